@@ -57,7 +57,7 @@ def trained(name: str, runs: Path) -> Path:
 def measured(folder: Path, title: str) -> None:
     run = load_run(RunFolder(folder), where="cpu", precision="float32")
     task: Any = run.task
-    row = task.sample()
+    row = task.input.requests.sample()
     if "text" in row:
         row = {"text": TEXT}
     elif "samples" in row:  # of silence is warned, which takes the long way

@@ -58,8 +58,8 @@ class Detector:
         @tf.function(input_signature=[tf.TensorSpec([None, self.window], tf.float32)], autograph=False)
         def answer(windows: tf.Tensor) -> tf.Tensor:
             lengths = tf.fill([tf.shape(windows)[0]], self.window)
-            inputs, _ = task.prepare(task.receive({"samples": windows, "length": lengths}))
-            return task.answer(lambda batch: run.model(batch, training=False), inputs)["probabilities"]
+            inputs, _ = task.prepare(task.input.receive({"samples": windows, "length": lengths}))
+            return task.output.answer(lambda batch: run.model(batch, training=False), inputs)["probabilities"]
 
         self._answer = answer
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from extensions.convert.decoders import images, recordings, texts
+from pipelines.outputs.classes import Classes
 from pipelines.task.contract import Task
-from pipelines.task.single_label import SingleLabel
 
 QUIET = 0.01  # of full scale: recordings of less than that from peak to peak may be warned of as silence
 
@@ -41,7 +41,7 @@ class Decoder:
 
     def word(self, answers: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
         """As `Task.respond`, of arrays, which costs one small answer less; None: only `respond` knows."""
-        return self._label(answers["probabilities"]) if type(self.task).respond is SingleLabel.respond else None
+        return self._label(answers["probabilities"]) if type(self.task).respond is Classes.respond else None
 
     def _label(self, shares: np.ndarray) -> dict[str, np.ndarray]:
         label = np.array([self.task.classes[best].encode() for best in shares.argmax(-1)], object)
@@ -59,7 +59,7 @@ class ImageDecoder(Decoder):
                          "resize": self.task.experiment.data.resize}
 
     def decode(self, row: dict[str, Any]) -> np.ndarray | None:
-        return images.decode(self.settings, io.BytesIO(row["image"])) if self.task.plain(row) else None
+        return images.decode(self.settings, io.BytesIO(row["image"])) if self.task.input.is_simple(row) else None
 
 
 class RecordingDecoder(Decoder):

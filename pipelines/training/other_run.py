@@ -94,7 +94,7 @@ def lasting(model: keras.Model) -> list[keras.Variable]:
 
 def _seen(task: Task, train: Source) -> str:
     """What becomes of a stored example on its way to the model, as a hash; where that is random, without it."""
-    decode = None if task.stored_decoded else task.decode
+    decode = task.input.decoder
     one = {name: tf.TensorSpec([2, *spec.shape], spec.dtype) for name, spec in decoded_spec(train, decode).items()}
     prepared = tf.function(lambda examples: task.prepare(examples)[0], autograph=False).get_concrete_function(one)
     return f"{computation(train, decode)} {graph_hash(prepared)}"

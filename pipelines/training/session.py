@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +19,6 @@ from pipelines.base.stored import checked
 from pipelines.config.schema import Experiment, Train, accumulation_of, protected_by
 from pipelines.data.cache import decoded_spec
 from pipelines.data.input import Feed, make_feed
-from pipelines.data.lengths import Lengths
 from pipelines.data.order import Plan
 from pipelines.data.source import Source
 from pipelines.encoders import trainable
@@ -26,6 +26,7 @@ from pipelines.encoders.finetune import Finetune, Gradual
 from pipelines.machine import devices
 from pipelines.machine.precision import FASTER, speed
 from pipelines.task.contract import Splits, Task
+from pipelines.task.own_metrics import own_scores
 from pipelines.task.prepared import splits_of
 from pipelines.training import links, optimizers, other_run, precision_probe, transform
 from pipelines.training.chain import Chain
@@ -177,15 +178,15 @@ def prepare(
     for one in transforms:
         splits = replace(splits, facts=one.facts(task, splits.facts))
     task.facts = splits.facts
-    checked(finite(splits.facts), task.kept, f"{experiment.task}, what was learned of the data", "a run with it could not be loaded")
+    checked(finite(splits.facts), task.facts_schema, f"{experiment.task}, what was learned of the data", "a run with it could not be loaded")
     if not len(splits.train):
         raise DataError("the training split holds no examples")
     for name, source in (("validation", splits.validation), ("test", splits.test)):
-        if source is not None and (why := task.cannot_judge(source)) is not None:
+        if source is not None and (why := task.output.cannot_judge(source)) is not None:
             raise DataError(f"data.{name}: {why}")
     planned = (one.plan(machine.replicas) for one in transforms)
     plan = next((one for one in planned if one), None) or plan_batches(train, len(splits.train), machine.replicas)
-    spec = decoded_spec(splits.train, None if task.stored_decoded else task.decode)
+    spec = decoded_spec(splits.train, task.input.decoder)
     with machine.strategy.scope(), bounded("model"), in_main_memory(divides(train, machine)):
         model, way = _built(task, len(splits.train))
         if precision is None and devices.by_convolution(machine, train) and precision_probe.depthwise(model):
@@ -249,7 +250,7 @@ def assemble(experiment: Experiment, task_class: type[Task], *, precision: str |
     weights = list(learner.model.trainable_variables)
     # a model in closed form is what Task.initialise makes it
     steps = plan.steps_per_epoch * train.epochs if weights or tables_of(model) else 0
-    decode = None if learner.task.stored_decoded else learner.task.decode
+    decode = learner.task.input.decoder
     with machine.strategy.scope(), bounded("train.optimizer"):
         optimizer = optimizers.make(train.optimizer, weights)
         model.optimizer = learner.model.optimizer = optimizer
@@ -268,19 +269,20 @@ def assemble(experiment: Experiment, task_class: type[Task], *, precision: str |
         for one in begun.transforms:
             one.build(weights)
         scaled = [links.LossScaled()] if machine.precision == "float16" else []
+    rule = learner.task.input.lengths
     feed = make_feed(
         learner.train,
         decode,
         plan=plan,
         seed=train.seed,
         shuffle=True,
-        random_decode=learner.task.random_decode,
+        random_decode=learner.task.input.decoding.random,
         data=experiment.data,
         strategy=machine.strategy,
         devices=machine.devices,
         own=machine.own,
         facts=task.facts,
-        lengths=Lengths.of(learner.task, few=machine.xla),
+        lengths=rule and replace(rule, few=machine.xla),
     )
     following = [links.Averaged(learner.model, weights, statistics, averages, train.ema)] if train.ema else []
     # an update is a few passes over all weights; fused into one it costs half, on CPUs too. Muon's is matrix products.
@@ -291,7 +293,7 @@ def assemble(experiment: Experiment, task_class: type[Task], *, precision: str |
     step = Step(task=learner.task, model=learner.model, chain=chain, tables=tables, machine=machine, plan=plan, feed=feed, train=train,
                 score_names=begun.score_names)
     shown = feed if learner.model is model else Feed(
-        splits.train, None if task.stored_decoded else task.decode, plan=plan, seed=train.seed, shuffle=True, rule=Lengths.of(task))
+        splits.train, task.input.decoder, plan=plan, seed=train.seed, shuffle=True, rule=task.input.lengths)
     return Session(task, splits, machine, plan, steps, feed, shown, model, learner, begun.way, optimizer, weights, averaged, averages,
                    tables, step, begun.freezing, begun.watch, start, begun.transforms, say)
 
@@ -313,8 +315,8 @@ def check_own_metrics(task: Task, model: Any, splits: Splits, scores: list[str])
         raise ConfigError(f"evaluate.metrics: there is a metric {twice} already")
     source = splits.validation or splits.test
     if names and source is not None:
-        spec = decoded_spec(source, None if task.stored_decoded else task.decode)
-        find_scores(task, model, spec, task.own_scores)
+        spec = decoded_spec(source, task.input.decoder)
+        find_scores(task, model, spec, partial(own_scores, task))
     return names
 
 
@@ -324,7 +326,7 @@ def watched(train: Train, task: Task, scores: list[str], splits: Splits) -> tupl
     Raises:
         ConfigError: the task has no such metric, or there is no validation split to stop by.
     """
-    own = task.watch
+    own = task.output.watch
     if train.early_stopping and not splits.validation:
         raise ConfigError("train.early_stopping: there is no validation split to judge by; set data.validation")
     if train.watch is None:

@@ -297,12 +297,12 @@ def test_a_network_that_generates_text_and_a_limit_beyond_its_places_are_refused
 def test_the_saved_model_needs_tensorflow_text_and_mistakes_have_their_text():
     task = Classification(TextClassification.model_validate({
         "task": "nlp.classification", "data": {"source": "quick"}, "model": {"name": "pretrained", "preset": "x"}}))
-    assert task.needs == ("tensorflow_text",)
+    assert task.input.signature.needs == ("tensorflow_text",)
     source = TextSource(tf.constant(["one", "wrong  text"]), {"label": tf.constant([0, 1])}, str, fingerprint="x")
     judgement = Judgement(tables={"worst_mistakes": [{"example": "1", "true": "b", "predicted": "a", "number": 1}]})
     inputs = keras.Input((None,), dtype="int32")
     model = keras.Model(inputs, keras.layers.Embedding(4, 2, name="token_embedding")(inputs))
-    task.explain(model, judgement, {}, {}, source)
+    task.output.explain(model, judgement, {}, {}, source)
     assert judgement.tables["worst_mistakes"] == [{"example": "1", "true": "b", "predicted": "a", "text": "wrong text"}]
 
 

@@ -186,7 +186,7 @@ def test_plain_texts_take_a_short_way_to_the_same_answers(loaded, name):
     run = loaded[name]
     usual = Predictor(run)
     texts = ["a room for two, please!", "When is breakfast?", "zebra quantum 7", "été à la mer", "", "zzzz qqqq"]
-    rows = [(text, run.task.take(text)) for text in texts]
+    rows = [(text, run.task.input.requests.take(text)) for text in texts]
     together = usual.together(rows)  # not all are plain
     for one, other in zip(usual.together(rows[:3]), together):
         assert {name: one.values[name] for name in one.values if name not in SHARES} == {

@@ -86,7 +86,7 @@ def test_facts_rebuild_the_network_without_the_preset(tiny, tmp_path):
     root = class_folders(tmp_path / "words", {"no": 6, "yes": 6}, rate=16_000)
     task = commands(folder, f"source: folder, path: {root}, validation: 0.2, test: 0.2")
     task.facts = task.splits().facts
-    task.kept.model_validate(task.facts)
+    task.facts_schema.model_validate(task.facts)
     model = task.model()
     shutil.rmtree(folder)
     again = commands("x, weights: null", facts=task.facts).model()
@@ -116,7 +116,7 @@ def test_the_decoder_scores_the_names_of_the_classes_beside_the_mean_and_a_run_n
     root = class_folders(tmp_path / "digits", {"3": 6, "7": 6, "no": 6}, rate=16_000)
     task = named(tiny, root)
     task.facts = task.splits().facts
-    task.kept.model_validate(task.facts)
+    task.facts_schema.model_validate(task.facts)
     numbers = keras_hub.tokenizers.Tokenizer.from_preset(str(tiny)).vocabulary
     marks = whisper_tokens.learn(str(tiny), "en")["marks"]["prompt"]
     spelled = [numbers[letter if letter != " " else "Ġ"] for letter in "no"]
@@ -241,7 +241,7 @@ def test_as_many_steps_become_one_as_the_transcripts_of_train_bear(tokens, steps
 def test_what_a_run_was_begun_with_decides_how_steps_are_merged(tiny):
     task = transcription(tiny)
     facts = task.splits().facts
-    assert facts["merge"] == 2 and task.kept.model_validate(facts).merge == 2
+    assert facts["merge"] == 2 and task.facts_schema.model_validate(facts).merge == 2
     assert transcription(tiny, ", merge: 3").splits().facts["merge"] == 3
     text = f"task: speech.transcription\nmodel: {{name: pretrained, preset: {tiny}}}\ndata: {{source: synthetic}}\n"
     old = task_of(text, {name: value for name, value in facts.items() if name != "merge"})  # of before there was a choice
