@@ -63,7 +63,7 @@ def measured(folder: Path, title: str) -> None:
     elif "samples" in row:  # of silence is warned, which takes the long way
         row["samples"] = np.random.default_rng(0).uniform(-0.1, 0.1, row["length"]).astype(np.float32)
     elif "image" in row:
-        row = {"image": tf.io.encode_png(tf.zeros([*task.image_size, task.facts["channels"]], tf.uint8)).numpy()}
+        row = {"image": tf.io.encode_png(tf.zeros([*task.input.image_size, task.facts["channels"]], tf.uint8)).numpy()}
     with tempfile.TemporaryDirectory() as place:
         server, mobile = Path(place) / "server", Path(place) / "mobile"
         export(run, server)

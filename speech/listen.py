@@ -46,7 +46,7 @@ class Detector:
         import tensorflow as tf
 
         task = run.task
-        self.rate, self.window, self.classes = task.experiment.data.rate, task.window, task.classes
+        self.rate, self.window, self.classes = task.experiment.data.rate, task.input.window, task.output.classes
         self.hop, self.threshold, self.smooth = max(1, round(hop * self.rate)), threshold, smooth
         self.quiet, self.floor = quiet, floor
         self._held = np.zeros(0, np.float32)

@@ -413,4 +413,4 @@ def test_the_exported_model_answers_as_the_run_with_tensorflow_alone(trained, tm
 
 def test_the_readme_of_the_exported_model_explains_every_name(trained):
     _, run, _, _ = trained
-    assert set(run.task.input.raw_spec()) <= set(run.task.meanings)
+    assert set(run.task.input.raw_spec()) <= {*run.task.input.signature.meanings}

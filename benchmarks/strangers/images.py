@@ -118,7 +118,7 @@ def _pixels(judged: Judged, source: Any) -> tuple[np.ndarray, np.ndarray]:
     """Images as the run sees them, reduced, [n, values] float32; labels [n]."""
     import tensorflow as tf
 
-    height, width = judged.task.image_size
+    height, width = judged.task.input.image_size
     factor = max(1.0, max(height, width) / EDGE)
     size = [max(1, round(height / factor)), max(1, round(width / factor))]
 

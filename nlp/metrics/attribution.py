@@ -65,7 +65,7 @@ def word_shares(task: Attributed, model: keras.Model, text: tf.Tensor, true: "np
         text: scalar string.
         true: class number; or [classes] of 0 and 1 (labels: many), then the lead is summed over all wrong decisions.
     """
-    cut = task.tokenizer.cut(text[None])
+    cut = task.input.tokenizer.cut(text[None])
     ids = cut.ids.to_tensor()
     table, encoder = model.get_layer("embedding"), model.get_layer("encoder")
     vectors = tf.cast(table(ids), encoder.inputs[0].dtype)
@@ -77,9 +77,9 @@ def word_shares(task: Attributed, model: keras.Model, text: tf.Tensor, true: "np
             lead = tf.reduce_sum(logits * signs.astype(np.float32))
         else:
             answer = int(tf.argmax(logits))
-            lead = logits[answer] - logits[int(true)] if int(true) < len(task.classes) else logits[answer]
+            lead = logits[answer] - logits[int(true)] if int(true) < len(task.output.classes) else logits[answer]
     shares = tf.reduce_sum(tf.cast(tape.gradient(lead, vectors) * vectors, tf.float32), -1)[0].numpy()
-    words = task.tokenizer.words(text[None])[0].numpy().tolist()
+    words = task.input.tokenizer.words(text[None])[0].numpy().tolist()
     by_word: dict[str, float] = {}
     for share, first, last in zip(shares.tolist(), cut.first[0].numpy().tolist(), cut.last[0].numpy().tolist()):
         for place in range(first, last + 1):

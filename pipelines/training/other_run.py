@@ -59,7 +59,7 @@ def model_of(setting: str, folder: Path, task: Task, train: Source) -> keras.Mod
     if experiment.task != task.experiment.task:
         raise ConfigError(f"{setting}: {folder} is a run of {experiment.task}, and this experiment of {task.experiment.task}")
     kind = registry.task_class(experiment.task)
-    facts = stored.read(folder / "model" / "facts.json", kind.kept).model_dump(exclude_unset=True, by_alias=True)
+    facts = stored.read(folder / "model" / "facts.json", kind.facts_schema).model_dump(exclude_unset=True, by_alias=True)
     theirs: Task = kind(experiment, facts)
     if facts.get("classes") != task.facts.get("classes"):
         raise ConfigError(f"{setting}: {folder} knows other classes than these data have, or in another order")

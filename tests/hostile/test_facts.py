@@ -14,7 +14,7 @@ from tests.hostile.records import FACTS, IMAGES, make_run, text, with_
 def schema(task: str):
     from pipelines.runs.launch import task_class
 
-    return task_class(task.split()[0]).kept
+    return task_class(task.split()[0]).facts_schema
 
 
 @pytest.mark.parametrize("task", FACTS)

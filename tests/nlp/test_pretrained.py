@@ -321,7 +321,7 @@ def test_word_scores_stand_beside_the_vectors_and_a_killed_run_computes_them_aga
     (one, about), (other, theirs) = checkpoint(tmp_path / "whole"), checkpoint(tmp_path / "parts")
     assert about == theirs and one.keys() == other.keys() and all((one[name] == other[name]).all() for name in one)
     run = load_run(RunFolder(tmp_path / "whole"), where="cpu")
-    features, classes = run.model.get_layer("features"), len(run.task.classes)
+    features, classes = run.model.get_layer("features"), len(run.task.output.classes)
     assert features.output_shape[-1] == 16 + classes and features.get_layer("words").table.numpy().any()
     # what tells how alike texts are is the encoder's alone: vectors, neighbours, the projector
     (one,) = Predictor(run, answer=nearest.answered).predict(["a taxi, please"])

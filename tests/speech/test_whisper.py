@@ -131,7 +131,7 @@ def test_it_writes_what_the_network_gives_without_caches_window_by_window(tiny, 
         means = [sum(share for _, share in row) / max(count, 1) for row, count in zip(expected, counts)]
         np.testing.assert_allclose(answer["confidence"].numpy(), means, atol=1e-5)
     texts = [text.decode() for text in task.output.respond(answer)["text"].numpy()]
-    assert texts == [task.alphabet.text([number - 1 for number in row if number]) for row in answer["tokens"].numpy()]
+    assert texts == [task.output.alphabet.text([number - 1 for number in row if number]) for row in answer["tokens"].numpy()]
 
 
 @pytest.mark.parametrize("tiny", ["english"], indirect=True)
