@@ -5,15 +5,11 @@ the gradient with respect to it. A token that covers several words (an n-gram) i
 """
 
 import re
-from collections.abc import Sequence
-from typing import Protocol
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from nlp.settings import TextClassification
-from nlp.tokens.base import Tokenizer
 from nlp.tokens.normalise import TAG
 from pipelines.data.source import Source
 from pipelines.task.results import Judgement
@@ -21,18 +17,7 @@ from pipelines.task.results import Judgement
 SHOWN = 280  # characters of a text in the table
 
 
-class Attributed(Protocol):
-    """The part of a task that attribution needs."""
-
-    experiment: TextClassification
-
-    @property
-    def classes(self) -> Sequence[str]: ...
-    @property
-    def tokenizer(self) -> Tokenizer: ...
-
-
-def add_words(task: Attributed, model: keras.Model, judgement: Judgement, source: Source) -> None:
+def add_words(task: Any, model: keras.Model, judgement: Judgement, source: Source) -> None:
     """Replaces the number of each of the worst mistakes by its text and the words that contributed most to the wrong answer.
 
     For a model without separate embedding and encoder (keras-hub's), the text alone.
@@ -58,7 +43,7 @@ def add_words(task: Attributed, model: keras.Model, judgement: Judgement, source
         row["text"] = shown if len(shown) <= SHOWN else f"{shown[:SHOWN - 3]}..."
 
 
-def word_shares(task: Attributed, model: keras.Model, text: tf.Tensor, true: "np.ndarray | int") -> list[tuple[str, float]]:
+def word_shares(task: Any, model: keras.Model, text: tf.Tensor, true: "np.ndarray | int") -> list[tuple[str, float]]:
     """(word, its contribution to the wrong answer's lead over the true class), in the text's order; repeated words are summed.
 
     Args:
