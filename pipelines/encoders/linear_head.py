@@ -78,7 +78,7 @@ def _ways(task: Task, head: keras.Model, chunks: Chunks) -> list[tuple[int, floa
     found = next((layer for layer in head._flatten_layers(include_self=False) if isinstance(layer, Emphasis)), None)
     if found is None:
         return [(0, 1.0)]
-    right = np.concatenate([np.asarray(task.output.scores(features[:, -found.columns:], targets)["accuracy"]) for features, targets in chunks])
+    right = np.concatenate([task.output.scores(features[:, -found.columns:], targets)["accuracy"].numpy() for features, targets in chunks])
     return [(found.columns, found.factor), (found.columns, 1.0)] if np.mean(right) >= RIGHT else [(found.columns, 0.0)]
 
 

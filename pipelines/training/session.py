@@ -178,7 +178,8 @@ def prepare(
     for one in transforms:
         splits = replace(splits, facts=one.facts(task, splits.facts))
     task.facts = splits.facts
-    checked(finite(splits.facts), task.facts_schema, f"{experiment.task}, what was learned of the data", "a run with it could not be loaded")
+    checked(finite(splits.facts), task.facts_schema, f"{experiment.task}, what was learned of the data",
+            "a run with it could not be loaded")
     if not len(splits.train):
         raise DataError("the training split holds no examples")
     for name, source in (("validation", splits.validation), ("test", splits.test)):
