@@ -24,7 +24,7 @@ from pipelines.config.schema import Data
 from pipelines.data import order
 from pipelines.data.cache import MappedSource, computation, decoded_spec, readable
 from pipelines.data.graph_hash import graph_hash
-from pipelines.data.input import Feed, make_feed
+from pipelines.data.input import Decoding, Feed, make_feed
 from pipelines.data.lengths import FlatSource, Lengths
 from pipelines.data.results import Shapes, kept
 from pipelines.data.source import ArraySource, Source, Tensors, origin
@@ -273,9 +273,10 @@ class Computing:
         plan = order.Plan(len(source), machine.replicas * min(batch, len(source)), machine.replicas)
         # an example is decoded as often as it has views: to keep it decoded helps sorting by length alone
         data = self.data if task.length else self.data.model_copy(update={"cache": "none"})
-        return make_feed(source, None if task.stored_decoded else task.decode, plan=plan, seed=self.seed, shuffle=bool(views),
-                         random_decode=bool(views) and task.random_decode, data=data, strategy=machine.strategy, devices=machine.devices,
-                         facts=task.facts, lengths=lengths and replace(lengths, unit=1))  # lengths are alike, and nothing is compiled
+        decoding = Decoding.of(task)
+        if lengths := decoding.lengths:  # lengths are alike, and nothing is compiled
+            decoding = replace(decoding, lengths=replace(lengths, unit=1))
+        return make_feed(source, decoding, plan=plan, seed=self.seed, shuffle=bool(views), data=data, machine=machine)
 
     def _computed(self, feed: Feed, values_of: Callable[[Tensors, Any, Any], Tensors], views: int = 0,
                   ) -> Iterator[tuple[Any, dict[str, np.ndarray]]]:

@@ -67,7 +67,7 @@ def test_a_point_of_the_log_over_an_epoch_is_its_mean(tmp_path):
 def test_scores_are_means_over_each_example_once(tmp_path, batch):
     session = assemble(experiment(), ToyTask)
     source = session.splits.validation
-    evaluator = Evaluator(session.task, session.model, source, machine=session.machine, batch=batch, data=session.task.experiment.data)
+    evaluator = Evaluator(session.task, session.model, source, machine=session.machine, batch=batch)
     found = evaluator.scores()
     answers, targets = evaluator.answers()
     logits = session.model(source.arrays["image"])
