@@ -35,7 +35,7 @@ def of_this_batch_alone(layers: list[keras.layers.BatchNormalization]) -> Iterat
 
 
 def rising(decay: float, step: tf.Tensor) -> tf.Tensor:
-    """The decay of a moving average at a step, `decay` at most: it covers a ninth of the steps so far (tf.train.ExponentialMovingAverage)."""
+    """The decay of a moving average, `decay` at most: it covers a ninth of the steps so far (tf.train.ExponentialMovingAverage)."""
     done = tf.cast(step, tf.float32)
     return tf.minimum(decay, (1.0 + done) / (10.0 + done))
 
