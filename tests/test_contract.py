@@ -272,7 +272,7 @@ def test_every_chart_of_the_layout_has_the_lines_that_it_promises(trained):
 @pytest.mark.parametrize("task", [task for task in sorted(CASES) if CASES[task].preset is None])
 def test_every_task_can_be_a_trial_of_a_search(task, tmp_path):
     """Surveyed for its metrics, trained, paused, resumed, and judged on validation alone."""
-    from pipelines.config.dump import resolved_yaml
+    from pipelines.config.yaml_text import resolved_yaml
     from pipelines.tuning.trial import survey, trial
 
     known = CASES[task].known(task, tmp_path)
