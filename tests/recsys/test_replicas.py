@@ -54,7 +54,7 @@ for name, values in cases.items():
     one = assemble(experiment, task_class(experiment.task))
     _, carry = one.step(one.feed.iterator(0, one.steps), 0, one.steps, one.step.fresh())
     assert bool(carry.finite)
-    tables = [table.variable for table in one.tables.tables]
+    tables = [table.variable for table in one.update.tables.tables]
     assert bool(tables) == name.endswith("in tables")
     found[name] = np.concatenate([np.ravel(weight.numpy()) for weight in [*one.weights, *tables]])
 np.savez(out, **found)
