@@ -299,7 +299,7 @@ def test_facts_are_plain_and_learned_from_train_alone(trained):
 def answers(run: Any, source: Any, batch: int) -> dict[str, np.ndarray]:
     from pipelines.training.evaluation import Evaluator
 
-    found, targets = Evaluator(run.task, run.model, source, machine=run.machine, batch=batch, data=run.experiment.data).answers()
+    found, targets = Evaluator(run.task, run.model, source, machine=run.machine, batch=batch).answers()
     assert all(len(value) == len(source) for value in (*found.values(), *targets.values()))
     return found
 

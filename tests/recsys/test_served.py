@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 
 def judged(run: Any, source: Any) -> dict[str, np.ndarray]:
-    return Evaluator(run.task, run.model, source, machine=run.machine, batch=64, data=run.experiment.data).answers()[0]
+    return Evaluator(run.task, run.model, source, machine=run.machine, batch=64).answers()[0]
 
 
 def check_report(run: Any, report: dict[str, Any], *splits: str) -> None:

@@ -55,7 +55,7 @@ def test_a_users_answer_is_the_one_that_was_judged(next_item):
 
     run, _ = next_item
     splits = type(run.task)(run.task.experiment).splits()
-    judged, _ = Evaluator(run.task, run.model, splits.test, machine=run.machine, batch=64, data=run.experiment.data).answers()
+    judged, _ = Evaluator(run.task, run.model, splits.test, machine=run.machine, batch=64).answers()
     names = splits.test.people.names
     for number, one in zip((0, 100, 399), predicted(run, *(str(names[number]) for number in (0, 100, 399)))):
         ids = [run.task.facts["item_ids"][item - 1] for item in judged["items"][number]]
