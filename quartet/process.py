@@ -1,10 +1,12 @@
-"""TensorFlow in somebody else's process: started when it is needed, its global settings restored afterwards."""
+"""TensorFlow in somebody else's process: started when it is needed, its global settings restored afterwards; options of calls."""
 
 import contextlib
 import logging
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 from pipelines.base.errors import QuartetError
 
@@ -57,3 +59,22 @@ def tensorflow(*, devices: bool = True, training: bool = False) -> Iterator[None
             determinism(deterministic)
             random.setstate(states[0])
             np.random.set_state(states[1])
+
+
+@contextmanager
+def options_of(command: str, given: Mapping[str, Any]) -> Iterator[None]:
+    """Inside, an option such as require_signature=KEY acts as it does on the command line.
+
+    Raises:
+        ConfigError: no extension adds an option of that name to the command, or it asks for processes that only a command starts.
+    """
+    from pipelines.base.errors import ConfigError
+    from pipelines.config.doors import OPTIONS
+    from pipelines.config.registry import import_extensions
+    from pipelines.runs.launcher import chosen
+
+    import_extensions()
+    with OPTIONS.surround(command, dict(given)):
+        if given and chosen(command).elsewhere:
+            raise ConfigError(f"{', '.join(given)}: quartet.{command} works in this process; give the command quartet {command}")
+        yield

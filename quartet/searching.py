@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 from pipelines.base.errors import ConfigError
 from pipelines.tuning.search_folder import SearchFolder
 from quartet.experiments import Given, Settings, choose
-from quartet.options import options_of
-from quartet.process import tensorflow
+from quartet.process import options_of, tensorflow
 from quartet.run import framed
 from quartet.wording import for_python
 

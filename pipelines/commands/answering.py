@@ -247,8 +247,8 @@ def nearest(
     start_tensorflow()
     from dataclasses import asdict
 
+    from pipelines.serving.embed import Nearest, answered
     from pipelines.serving.load import load_run, reading_as
-    from pipelines.serving.nearest import Nearest, answered
     from pipelines.serving.predict import Predictor
 
     loaded = load_run(folder, where=1)

@@ -38,7 +38,7 @@ def report(
     from pipelines.runs.listing import find_run, headline
 
     if len(names) > 1:
-        from pipelines.runs.comparison_page import write_comparison
+        from pipelines.runs.comparing import write_comparison
 
         if output is None and address_of(runs):
             raise ConfigError("--runs: is in a store; give --output FILE for the page")

@@ -10,7 +10,7 @@ from pipelines.config.schema import Experiment
 from pipelines.data.source import Source
 from pipelines.data.stream import StreamSource
 from pipelines.reports.baselines import put_beside
-from pipelines.runs.policy import Policy
+from pipelines.runs.work import Policy
 from pipelines.task.contract import Condensed
 from pipelines.task.judging import add_own
 from pipelines.task.results import Baseline, Judgement

@@ -16,7 +16,7 @@ from pipelines.data import order
 from pipelines.data.input import Feed, make_feed
 from pipelines.data.lengths import Lengths, joined
 from pipelines.data.source import Source
-from pipelines.machine.constant_weights import constant
+from pipelines.machine.compiling import constant
 from pipelines.machine.devices import Machine
 from pipelines.task.contract import Condensed, Task
 

@@ -27,7 +27,7 @@ from speech.data.facts import CommandFacts
 from speech.data.features import rounded, without_offset
 from speech.data.recordings import facts_of, waveform
 from speech.data.splits import load_commands
-from speech.metrics import detection, sound_figures, speakers
+from speech.metrics import detection, sound_figures
 from speech.models import command_model
 from speech.models import kernel as cepstra
 from speech.settings import Commands, Kernel, PretrainedCommands
@@ -66,7 +66,7 @@ class CommandTask(SpeechTask, SingleLabel):
         self._chosen(self.facts.get("classes") or splits.facts["classes"])
         augment = self.experiment.augment
         if augment.copies:
-            from speech.data.copies import with_copies
+            from speech.data.augment import with_copies
 
             splits = replace(splits, train=with_copies(splits.train, augment, self.experiment.data.rate, self.experiment.train.seed))
         return self.with_noise_note(self.with_encoder(splits))
@@ -174,10 +174,10 @@ class CommandTask(SpeechTask, SingleLabel):
         answered = classification.of_condensed(answers, targets["label"], self.classes, self._columns)
         known = facts_of(source)
         heard = self.facts.get("speakers") or []
-        units = speakers.units(source, known.speakers, heard, self.experiment.data.group_by)
+        units = sound_figures.units(source, known.speakers, heard, self.experiment.data.group_by)
         judgement = classifier.judgement(answered, settings, units, source.name)
-        judgement.tables["per_speaker"] = speakers.accuracy_by_speaker(answered.hits, known.speakers)
-        note = speakers.speakers_in_train(known.speakers, heard)
+        judgement.tables["per_speaker"] = sound_figures.accuracy_by_speaker(answered.hits, known.speakers)
+        note = sound_figures.speakers_in_train(known.speakers, heard)
         if note:
             judgement.notes.append(note)
         self._keyword(judgement, answered, units)

@@ -19,11 +19,10 @@ from pipelines.task.results import Baseline, Judgement, Metric
 from speech.data import audio
 from speech.data.facts import TranscriptFacts
 from speech.data.features import rounded, without_offset
-from speech.data.long_recordings import pieces
-from speech.data.recordings import facts_of
+from speech.data.recordings import facts_of, pieces
 from speech.data.splits import load_transcripts, merge_for
 from speech.data.tokens import SPACE, Alphabet, normalized
-from speech.metrics import baseline, sound_figures, speakers, word_errors
+from speech.metrics import baseline, sound_figures, word_errors
 from speech.models import ctc, steps_of, stride_of, transcript_model
 from speech.settings import Transcription
 from speech.tasks.base import SpeechTask, part_name, silent
@@ -164,7 +163,7 @@ class TranscriptionTask(SpeechTask):
         hypotheses = self.texts(answers["tokens"])
         counted = word_errors.count(references, hypotheses)
         known_speakers = self.facts.get("speakers") or []
-        units = speakers.units(source, known.speakers, known_speakers, self.experiment.data.group_by)
+        units = sound_figures.units(source, known.speakers, known_speakers, self.experiment.data.group_by)
         named = [source.name(number) for number in range(len(references))]
         metrics = word_errors.metrics(counted, resamples=settings.bootstrap, units=units)
         metrics["normalized_wer"] = word_errors.normalized(known.texts or (), hypotheses, resamples=settings.bootstrap, units=units,
@@ -188,7 +187,7 @@ class TranscriptionTask(SpeechTask):
         errors = counted.table.sum(0)
         judgement.notes.append(f"{int(counted.words.sum()):,} words in {seconds:,.0f} s: {errors[1]:,} substituted, {errors[2]:,} deleted, "
                           f"{errors[3]:,} inserted; {settings.search} search.")
-        note = speakers.speakers_in_train(known.speakers, known_speakers)
+        note = sound_figures.speakers_in_train(known.speakers, known_speakers)
         if note:
             judgement.notes.append(note)
         if hypotheses and not any(hypotheses):

@@ -13,8 +13,7 @@ from pipelines.data.source import ArraySource
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.run import Call, train
 from pipelines.task.contract import Splits
-from pipelines.tuning.cost import CostOfModel, TooCostly, kept
-from pipelines.tuning.trial import MedianRule, train_when_free, trial, trial_policy
+from pipelines.tuning.trial import CostOfModel, MedianRule, TooCostly, kept, train_when_free, trial, trial_policy
 from tests.training.runs import checkpoint, rows
 from tests.training.toy import ToyTask, experiment
 
