@@ -13,7 +13,7 @@ from pipelines.data.cache import decoded_spec
 from pipelines.machine import devices, precision
 from pipelines.runs.launch import task_class
 from pipelines.training import precision_probe
-from pipelines.training.session import plan_batches, prepare
+from pipelines.training.preparation import plan_batches, prepare
 from tests.training.runs import At, Killed, checkpoint, kill, run
 
 pytestmark = pytest.mark.slow
