@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipelines.config.schema import Experiment
-from pipelines.config.tree import settings, split
+from pipelines.config.tree import settings, split, value_at
 
 KINDS = ("choice", "int", "float", "boolean")
 @dataclass(frozen=True)
@@ -103,9 +103,3 @@ def listed_values(value: Any) -> list[Any]:
 
 def is_tag(cls: type[Experiment], name: str) -> bool:
     return any(".".join(route) == name for setting in settings(cls) for route, _ in setting.variants)
-
-
-def value_at(values: Any, route: Iterable[Any]) -> Any:
-    for step in route:
-        values = values.get(step) if isinstance(values, Mapping) else None
-    return values

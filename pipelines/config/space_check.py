@@ -7,8 +7,8 @@ from pipelines.config.check import Check, Found
 from pipelines.config.messages import describe, did_you_mean, listed, nearest_name, show
 from pipelines.config.problems import Route
 from pipelines.config.schema import Experiment
-from pipelines.config.space import KINDS, is_tag, listed_values, safe_dimension, value_at
-from pipelines.config.tree import Setting, find, settings
+from pipelines.config.space import KINDS, is_tag, listed_values, safe_dimension
+from pipelines.config.tree import Setting, find, settings, value_at
 
 _MORE = ("scale", "step", "when")
 _SCALES = ("linear", "log")

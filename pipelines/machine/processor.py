@@ -23,6 +23,11 @@ def instructions() -> set[str]:
     return set(_line("flags", "Features").split())
 
 
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _line(*names: str) -> str:
     """The value of the first such line of /proc/cpuinfo; empty where it cannot be read."""
     try:

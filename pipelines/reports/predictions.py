@@ -1,6 +1,6 @@
 """What a report keeps to compare models by: the answer to each judged example, as a table, and the resamples of metrics."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,10 @@ ENDINGS = (".parquet", ".csv", ".jsonl")
 FILE = "predictions.parquet"
 
 
-def writable(path: Path) -> None:
+def writable(path: Path, endings: Sequence[str] = ENDINGS) -> None:
     """Raises ConfigError for an ending of another format."""
-    if path.suffix.lower() not in ENDINGS:
-        raise ConfigError(f"--output: {path}: give a name that ends in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
+    if path.suffix.lower() not in endings:
+        raise ConfigError(f"--output: {path}: give a name that ends in {', '.join(endings[:-1])} or {endings[-1]}")
 
 
 def write(path: Path, columns: Columns) -> None:

@@ -181,8 +181,8 @@ ROWS_SHOWN = 40
 LIST_SHOWN = 12
 
 
-def records_table(records: Sequence[Mapping[str, Any]], *, whole: str = "", most: int = ROWS_SHOWN) -> list[Block]:
-    """A table of records; where there are more than `most`, the worst of them or the first.
+def records_table(records: Sequence[Mapping[str, Any]], *, whole: str = "") -> list[Block]:
+    """A table of records; where there are more than ROWS_SHOWN, the worst of them or the first.
 
     Columns `x_low` and `x_high` are written into the cell of `x`. Records with an f1 (or recall, accuracy) are cut to
     those with the lowest.
@@ -194,11 +194,11 @@ def records_table(records: Sequence[Mapping[str, Any]], *, whole: str = "", most
         return [Paragraph("None.")]
     columns = [name for name in dict.fromkeys(key for record in records for key in record) if not _is_bound(name, records[0])]
     shown, how = list(records), ""
-    if len(records) > most:
+    if len(records) > ROWS_SHOWN:
         by = next((name for name in ("f1", "recall", "accuracy") if name in columns), None)
         if by:
             shown = sorted(records, key=lambda record: (record[by] is None, record[by]))
-        shown, how = shown[:most], f"lowest {formatting.title(by)}" if by else "first"
+        shown, how = shown[:ROWS_SHOWN], f"lowest {formatting.title(by)}" if by else "first"
     right = [all(_is_number(record.get(name)) for record in shown) for name in columns]
     table = Table([formatting.title(name) for name in columns], [[_cell(record, name) for name in columns] for record in shown], right)
     if not how:

@@ -57,12 +57,6 @@ def require_encoder(run: LoadedRun) -> None:
                           "takes runs with model.name: pretrained, and presets")
 
 
-def writable(path: Path) -> None:
-    """Raises ConfigError for an ending of another format."""
-    if path.suffix.lower() not in ENDINGS:
-        raise ConfigError(f"--output: {path}: give a name that ends in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
-
-
 def write(path: Path, answered: Iterable[Prediction]) -> None:
     """Writes `input` and `vector` of each, whole: as arrays in an .npz, else as columns of a table. Inputs without one are left out.
 

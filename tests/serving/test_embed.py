@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from pipelines.base.errors import ConfigError, DataError
+from pipelines.reports import predictions
 from pipelines.runs.folder import RunFolder
 from pipelines.serving import embed
 from pipelines.serving.load import LoadedRun
@@ -74,7 +75,7 @@ def test_a_real_encoder_knows_what_is_alike_and_whose_it_is():
 
 def test_what_cannot_be_written_is_an_error(tmp_path):
     with pytest.raises(ConfigError, match=r"ends in \.npz, \.parquet, \.csv or \.jsonl"):
-        embed.writable(tmp_path / "v.txt")
+        predictions.writable(tmp_path / "v.txt", embed.ENDINGS)
     with pytest.raises(DataError, match="no input could be read"):
         embed.write(tmp_path / "v.npz", [Prediction("bad", error="it cannot be read")])
 
