@@ -23,12 +23,13 @@ from pipelines.stores.copies import local
 from speech.data import pretrained
 from speech.data.audio import SILENT
 from speech.data.connected_digits import open_connected
+from speech.data.enough import too_little
 from speech.data.features import FrontEnd
 from speech.data.inspection import group_column
-from speech.data.recording_files import is_lj
+from speech.data.ljspeech import is_lj
 from speech.data.recordings import Recordings
 from speech.data.sources import open_data
-from speech.data.splits import class_labels, divided, too_little, unknown_parts
+from speech.data.splits import class_labels, divided, unknown_parts
 from speech.data.tokens import learn, normalized, steps_needed
 from speech.models import steps_of
 from speech.settings import Commands, SpeechData, Transcription

@@ -16,9 +16,9 @@ from pipelines.encoders.finetune import FROZEN_BELOW
 from pipelines.encoders.presets import Preset
 from pipelines.encoders.proposal import BLENDED, FOLDS_CHOOSE, Proposal, choices, noted, propose
 from speech.data import audio
+from speech.data.enough import too_little
 from speech.data.inspection import ROLES as ROLES
 from speech.data.inspection import Seen, headers_of, look
-from speech.data.splits import too_little
 
 TASKS = ("commands", "transcription")
 FEWEST = 10  # recordings without which there is nothing to divide

@@ -8,11 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import tensorflow as tf
 
 if TYPE_CHECKING:
     import tensorflow as tf
-
 
 Tensors = dict[str, "tf.Tensor"]
 
@@ -189,6 +187,8 @@ def origin(source: Source, *, shared: bool = False) -> tuple[Source, np.ndarray]
 
 def texts(source: Source, numbers: list[int], longest: int = 200) -> list[str | None]:
     """Of each of these examples the entry that is a text, cut to `longest` characters; None where none is: encoded images and sounds."""
+    import tensorflow as tf
+
     entries = [values.numpy() for values in source.gather(tf.constant(numbers, tf.int64)).values()
                if values.dtype == tf.string and values.shape.rank == 1]
     found = [[_text(encoded, longest) for encoded in values] for values in entries]

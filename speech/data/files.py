@@ -8,8 +8,9 @@ from pipelines.data.dialect import JSON_LINES
 from pipelines.data.tables import read_table
 from pipelines.data.walk import files_of
 from speech.data.audio import SUFFIXES, UNREAD
+from speech.data.ljspeech import is_lj
 from speech.data.manifests import BadRow, lj_rows, named_parts
-from speech.data.recording_files import Part, is_lj
+from speech.data.recording_files import Part
 from speech.settings import AUDIO_COLUMNS, SpeechData
 
 MANIFESTS = (".csv", ".tsv", ".parquet", *JSON_LINES)

@@ -13,7 +13,8 @@ from pipelines.data.opened import Opened, check_skipped
 from pipelines.data.tables import LeftOut, absent_files, column, labels_of, read_table, row, split_names, values_of
 from pipelines.stores.copies import local
 from speech.data import audio
-from speech.data.recording_files import Part, file_lengths, files_fingerprint, files_loader, files_stamp, is_lj, recordings
+from speech.data.ljspeech import is_lj
+from speech.data.recording_files import Part, file_lengths, files_fingerprint, files_loader, files_stamp, recordings
 from speech.data.recordings import Facts, Recordings
 from speech.settings import AUDIO_COLUMNS, SpeechData, TranscriptData
 

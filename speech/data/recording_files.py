@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from pipelines.base.errors import DataError
-from pipelines.base.regular import check_regular
 from pipelines.data.fingerprint import of_files, times
 from pipelines.data.names import groups_in_names
 from speech.data import audio
@@ -94,18 +93,3 @@ def recordings(load: Any, facts: Facts, fingerprint: str, data: SpeechData, stam
     """Recordings with speakers and groups as the settings say."""
     facts = with_speakers(facts, data)
     return Recordings(load, facts, fingerprint, groups=groups_of(facts, data), stamp=stamp)
-
-
-LJ = "metadata.csv"  # LJSpeech: id|text|normalized text, no header, recordings in wavs/
-
-
-def is_lj(path: Path) -> bool:
-    """Whether a table is LJSpeech's, which has no header and `|` between its columns."""
-    if path.name != LJ:
-        return False
-    check_regular(path)
-    try:
-        with open(path, encoding="utf-8-sig") as file:
-            return file.readline().count("|") >= 1
-    except (OSError, UnicodeDecodeError):
-        return False

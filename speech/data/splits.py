@@ -15,6 +15,7 @@ from pipelines.data.split import choose, describe
 from pipelines.data.tables import numbered
 from pipelines.task.contract import Splits
 from speech.data.connected_digits import open_connected
+from speech.data.enough import too_little
 from speech.data.features import FrontEnd
 from speech.data.recordings import Recordings, facts_of
 from speech.data.sources import open_data, silence
@@ -307,23 +308,3 @@ def shared_speakers(parts: Mapping[str, Source | None]) -> list[str]:
     # for validation it is worth a warning only where there is no test split
     return [Warned(note) if note.startswith("test") or parts["test"] is None else note for note in notes]
 
-
-HOURS = 10.0  # of speech from which an open-vocabulary recogniser may be useful
-OFTEN = 20.0  # mean occurrences of a word from which few words can be learned from little speech
-
-
-def too_little(texts: Sequence[str], seconds: float) -> str | None:
-    """A warning where the training recordings are too few for a recogniser; None where they may do.
-
-    Args:
-        texts: transcripts.
-        seconds: of all recordings.
-    """
-    words = [word for text in texts for word in text.lower().split()]
-    different = len(set(words))
-    if not words or seconds >= 3600 * HOURS or len(words) >= OFTEN * different:
-        return None
-    length = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-    return (f"{len(texts):,} clips, {length} with {different:,} different words, are too few to train a recogniser from scratch: "
-            f"it needs {HOURS:.0f} hours and more, or few words spoken often; expect most words to be wrong, and use a pretrained encoder "
-            "(model: {name: pretrained, preset: ...})")

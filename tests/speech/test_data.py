@@ -302,7 +302,7 @@ def test_speakers_of_train_that_are_judged_are_a_warning(tmp_path):
 
 
 def test_far_too_little_speech_is_a_warning():
-    from speech.data.splits import too_little
+    from speech.data.enough import too_little
 
     few = [f"a sentence with the word{number} and others{number}" for number in range(98)]
     said = too_little(few, 720.0)
