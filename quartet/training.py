@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quartet.experiments import Given, Settings, choose
-from quartet.process import options_of, tensorflow
+from quartet.process import for_python, options_of, tensorflow
 from quartet.run import Run
-from quartet.wording import for_python
 
 if TYPE_CHECKING:
     import keras

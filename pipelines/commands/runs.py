@@ -12,7 +12,7 @@ from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.terminal import json_text
 from pipelines.commands.shell import RUNS, Replace, Run, Runs, add_command, echo, guarded, quoted, shown, surrounded, tool
 from pipelines.config import guard
-from pipelines.stores.address import address_of
+from pipelines.stores.remote import address_of
 from pipelines.tuning.search_folder import SearchFolder
 
 

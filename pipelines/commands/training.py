@@ -24,8 +24,8 @@ from pipelines.commands.shell import (
 )
 from pipelines.config import guard
 from pipelines.runs.launcher import Launcher, TrainCall, chosen
-from pipelines.stores.address import address_of
 from pipelines.stores.output import OutputFolder
+from pipelines.stores.remote import address_of
 
 Name = Annotated[
     str | None,

@@ -24,8 +24,7 @@ from starlette.routing import Route, Router
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.serving.answerer import Answerer
 from pipelines.serving.http.bodies import Share, inputs_of
-from pipelines.serving.http.hosting import Hosted
-from pipelines.serving.http.models import Models
+from pipelines.serving.http.hosting import Hosted, Models
 from pipelines.serving.http.observing import Observed, answer_error
 from pipelines.serving.http.refusals import Refused
 from pipelines.serving.output import as_json, as_object
