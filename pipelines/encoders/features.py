@@ -29,7 +29,7 @@ from pipelines.data.lengths import FlatSource, Lengths
 from pipelines.data.results import Shapes, kept
 from pipelines.data.source import ArraySource, Source, Tensors, origin
 from pipelines.data.stream import StreamSource
-from pipelines.machine.constant_weights import constant
+from pipelines.machine.compiling import constant
 from pipelines.machine.devices import Machine
 from pipelines.task.contract import Decoding, Input, Output, Task
 

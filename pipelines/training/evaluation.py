@@ -16,7 +16,7 @@ from pipelines.data.input import Decoder, Feed, make_feed
 from pipelines.data.lengths import joined
 from pipelines.data.source import Source
 from pipelines.machine import compiling
-from pipelines.machine.constant_weights import constant
+from pipelines.machine.compiling import constant
 from pipelines.machine.devices import Machine
 from pipelines.task.contract import Condensed, Task
 from pipelines.task.own_metrics import own_scores
