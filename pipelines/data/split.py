@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.base.errors import DataError
-from pipelines.data.source import Source
+from pipelines.data.source import Source, class_counts
 
 COUNTED = 10_000  # classes, at most, of which the examples in each split are told
 
@@ -141,8 +141,8 @@ def describe(parts: dict[str, Source | None], classes: list[str] | None = None) 
         if source is None:
             continue
         fact: dict[str, Any] = {"examples": len(source), "fingerprint": source.fingerprint()}
-        if classes is not None and len(classes) <= COUNTED and source.labels is not None:
-            counts = np.bincount(source.labels, minlength=len(classes))
+        counts = class_counts(source, len(classes)) if classes is not None and len(classes) <= COUNTED else None
+        if classes is not None and counts is not None:
             fact["classes"] = {title: int(number) for title, number in zip(classes, counts)}
         described[name] = fact
     return described

@@ -1,6 +1,6 @@
 """Figures of a classifier: the confusion matrix, for ten classes or a hundred thousand, and the reliability diagram."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,6 +53,23 @@ def confusion(matrix: Any, classes: Sequence[str], *, title: str = "Confusion ma
         axis.set_title(title)
         axis.set_xlabel("predicted")
         axis.set_ylabel("true")
+    return figure
+
+
+def together(sets: Mapping[str, np.ndarray], labels: Sequence[str], *, title: str = "Labels together") -> "Figure":
+    """Of the examples with a label (row), the share that has another one, too (column), in percent: a matrix for each of some sets.
+
+    Args:
+        sets: name, such as true and given -> [n, labels] bool.
+    """
+    side = max(3.4, 0.5 * len(labels) + 1.6)
+    with style():
+        figure = new_figure(len(sets) * (side + 0.7), side)
+        for axis, (name, rows) in zip(np.ravel(figure.subplots(1, len(sets))), sets.items()):
+            counts = rows.T.astype(np.float64) @ rows
+            totals = counts.diagonal()
+            _written(axis, counts / np.maximum(totals, 1)[:, None], totals, labels)
+            axis.set_title(f"{title}: {name}")
     return figure
 
 
