@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pipelines.base.errors import ConfigError, DataError
-from pipelines.config.dump import inline
+from pipelines.config.yaml_text import inline
 from pipelines.data.check import LEVELS, Check, Finding, Read, check, shared_groups
 from pipelines.data.divide import divide, own_parts
 from pipelines.data.frame import open_frame
@@ -172,7 +172,8 @@ def _speakers(heard: dict[str, ReadSplit], data: SpeechData, own: Collection[str
         if data.group_by is not None:
             return []
         where = "group_by: speaker, with speaker_pattern: "
-        return shared_groups({name: one.files for name, one in facts.items()}, {name: one.labels and [str(label) for label in one.labels] for name, one in facts.items()},
+        labels = {name: one.labels and [str(label) for label in one.labels] for name, one in facts.items()}
+        return shared_groups({name: one.files for name, one in facts.items()}, labels,
                              lambda pattern: f"In data: {where}{inline(pattern)}", own)
     usual = data.speaker_key == SpeechData.model_fields["speaker_key"].default
     what, new = ("speakers", "new voices") if usual else (f"values of {data.speaker_key}", "new ones")

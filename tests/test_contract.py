@@ -272,7 +272,7 @@ def test_every_chart_of_the_layout_has_the_lines_that_it_promises(trained):
 @pytest.mark.parametrize("task", [task for task in sorted(CASES) if CASES[task].preset is None])
 def test_every_task_can_be_a_trial_of_a_search(task, tmp_path):
     """Surveyed for its metrics, trained, paused, resumed, and judged on validation alone."""
-    from pipelines.config.dump import resolved_yaml
+    from pipelines.config.yaml_text import resolved_yaml
     from pipelines.tuning.trial import survey, trial
 
     known = CASES[task].known(task, tmp_path)
@@ -358,7 +358,8 @@ def test_what_a_person_enters_on_the_page_is_taken_as_what_a_client_sends(traine
     assert form and len(set(names)) == len(names) and {field.kind for field in form} <= set(KINDS)
     given = case.inputs(tmp_path, splits)
     if names == [""]:
-        assert (form[0].kind in ("image", "sound")) == run.task.input.requests.takes_files and (run.task.input.requests.takes_files or form[0].kind == "text")
+        files = run.task.input.requests.takes_files
+        assert (form[0].kind in ("image", "sound")) == files and (files or form[0].kind == "text")
         return
     entered = {"word": str, "words": lambda ids: [str(one) for one in ids]}
     requests = [one for one in (json.loads(text) if text[:1] == "{" else {} for text in given) if one and set(one) <= set(names)]
@@ -408,7 +409,8 @@ def test_the_exported_model_answers_as_the_run_with_tensorflow_alone(trained, tm
     if "image" in plain:
         (tmp_path / "example").write_bytes(raw["image"][0].numpy())
     readme = (target / "README.txt").read_text(encoding="utf-8")
-    alone.run("\n".join(line[4:] for line in readme.splitlines() if line.startswith("    ")), folder=tmp_path, needs=run.task.input.signature.needs)
+    code = "\n".join(line[4:] for line in readme.splitlines() if line.startswith("    "))
+    alone.run(code, folder=tmp_path, needs=run.task.input.signature.needs)
 
 
 def test_the_readme_of_the_exported_model_explains_every_name(trained):

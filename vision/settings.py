@@ -12,6 +12,7 @@ from pipelines.config.schema import (
     Evaluate,
     Experiment,
     FileData,
+    Overridable,
     PrunableBlocks,
     Section,
     Share,
@@ -38,7 +39,7 @@ class ImageData(LabelData, FileData):
 
     of_one_label = ("digits", "tfds")
 
-    source: Literal["digits", "tfds", "folder", "table", "npz"] = setting(
+    source: Overridable[Any, Literal["digits", "tfds", "folder", "table", "npz"]] = setting(
         ..., "digits: 1,797 embedded 8 x 8 digits; tfds: a TensorFlow data set; folder: a folder per class; "
         "table: CSV, TSV, JSONL or Parquet naming files; npz: arrays")
     name: str | None = setting(None, "tfds: the data set, such as cifar10 or imagenet2012")

@@ -123,9 +123,8 @@ class Answerer:
         os.environ.update(ask.guards)
         folder = fetched(Path(), ask.run) or Path(ask.run)
         predictor = Predictor(load_run(RunFolder(folder), where=1), batch=ask.batch, workers=self._processors)
-        task = predictor.run.task
-        return predictor, Shown.of(predictor.columns, predictor.classes, top=ask.top, every=ask.probabilities, details=task.output.answers.details,
-                                   ranked=task.output.answers.ranked)
+        return predictor, Shown.of(predictor.columns, predictor.classes, top=ask.top, every=ask.probabilities, details=predictor.details,
+                                   ranked=predictor.ranked)
 
 
 def content(kind: str, predictions: Sequence[Prediction], shown: Shown) -> bytes:

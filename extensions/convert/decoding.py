@@ -40,8 +40,8 @@ class Decoder:
         return None
 
     def word(self, answers: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
-        """As `Task.respond`, of arrays, which costs one small answer less; None: only `respond` knows."""
-        return self._label(answers["probabilities"]) if type(self.task).respond is Classes.respond else None
+        """As `Output.respond`, of arrays, which costs one small answer less; None: only `respond` knows."""
+        return self._label(answers["probabilities"]) if type(self.task.output).respond is Classes.respond else None
 
     def _label(self, shares: np.ndarray) -> dict[str, np.ndarray]:
         label = np.array([self.task.output.classes[best].encode() for best in shares.argmax(-1)], object)
@@ -99,7 +99,8 @@ class TextDecoder(Decoder):
         if experiment.own_tokens or experiment.cutting.name not in ("hashed", "words"):
             return
         self.file = Path(texts.__file__)
-        self.settings = {"needs": texts.NEEDS, **experiment.cutting.model_dump(mode="json"), "many": self.task.experiment.data.labels == "many",
+        self.many = experiment.data.labels == "many"
+        self.settings = {"needs": texts.NEEDS, **experiment.cutting.model_dump(mode="json"), "many": self.many,
                          "outside": self.task.output.outside if experiment.reject else None}
         self._whole = {**self.settings, "facts": self.task.facts}
         self._nothing = set(texts.decode(self._whole, "")[0].tolist())
@@ -113,7 +114,7 @@ class TextDecoder(Decoder):
         return None if self._nothing.issuperset(ids[0].tolist()) else ids
 
     def word(self, answers: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
-        if self.task.experiment.data.labels == "many":
+        if self.many:
             return None
         response = self._label(answers["probabilities"])
         threshold = self.task.facts.get("threshold") if self.task.experiment.reject else None

@@ -26,11 +26,10 @@ from pipelines.data.draws import Draws
 from pipelines.data.order import Plan, Poisson, room
 from pipelines.machine.devices import Machine
 from pipelines.task.contract import Task
-from pipelines.training.chain import Replica
+from pipelines.training.chain import Replica, Sums
 from pipelines.training.embedding_tables import tables_of
 from pipelines.training.loop import Hook
-from pipelines.training.model_state import norms
-from pipelines.training.sums import Sums
+from pipelines.training.moving_statistics import norms
 from pipelines.training.transform import Cost, Transform
 
 
@@ -92,7 +91,8 @@ class PrivateGradients(Transform):
             raise ConfigError("train.privacy: which rows of an embedding table were updated tells which examples were there; a model with "
                               "tables cannot be trained with it")
         if task.output.mixes:
-            raise ConfigError(f"train.privacy: {task.output.mixes} takes in the other examples of a batch, so that none has its own gradient")
+            raise ConfigError(f"train.privacy: {task.output.mixes} takes in the other examples of a batch, so that none has its own "
+                              "gradient")
         if machine.precision == "float16":
             raise ConfigError("train.privacy: train.precision chose float16, which scales the loss by what the gradients were; set float32")
 

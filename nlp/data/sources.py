@@ -243,8 +243,8 @@ def _tfds(data: TextData, _: str | None) -> Read:
                 return None
             return titles[value] if titles else str(value)
 
-        labels = [tuple(map(title, each)) if isinstance(each, list) else labels_of_cell(title(each), data.label_separator) if many else title(each)
-                  for each in raw]
+        labels = [tuple(map(title, each)) if isinstance(each, list) else
+                  labels_of_cell(title(each), data.label_separator) if many else title(each) for each in raw]
         groups = None if source.groups is None else source.groups.tolist()
         return Rows(joined, labels, source.name, groups, [], source.fingerprint())
 

@@ -5,6 +5,7 @@ the gradient with respect to it. A token that covers several words (an n-gram) i
 """
 
 import re
+from typing import Any
 
 import keras
 import numpy as np

@@ -24,7 +24,7 @@ BLANK = r"[\s\pZ\pC]*"  # only separators and invisible characters
 
 
 class Texts(Input):
-    """Facts: those of tokens and of a pretrained encoder (see nlp.data.splits). Inputs of the model are token numbers [batch, time] int32."""
+    """Inputs of the model are token numbers [batch, time] int32. Facts: those of tokens and of a pretrained encoder (nlp.data.splits)."""
 
     experiment: TextClassification
 

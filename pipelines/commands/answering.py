@@ -150,8 +150,8 @@ def predict(
     from pipelines.serving.predict import Predictor
 
     predictor = Predictor(reading_as(open_run(folder, where=1), settings or ()), batch=batch)
-    visible = Shown.of(predictor.columns, predictor.classes, top=top, every=probabilities, details=predictor.run.task.output.answers.details,
-                        ranked=predictor.run.task.output.answers.ranked)
+    visible = Shown.of(predictor.columns, predictor.classes, top=top, every=probabilities, details=predictor.details,
+                        ranked=predictor.ranked)
     counts, began = {"answered": 0, "failed": 0}, time.perf_counter()
     answered = predictor.follow(inputs) if follow else by_address(predictor.predict(inputs), named)
     answers = counted(answered, counts, lambda one: fail(f"{one.name}: cannot be read: {one.error}"))

@@ -14,6 +14,7 @@ from pydantic import Field
 from pipelines.base.errors import ConfigError
 from pipelines.config.keras_names import keras_arguments
 from pipelines.config.section import ADDED as ADDED
+from pipelines.config.section import Overridable as Overridable
 from pipelines.config.section import PrunableBlocks as PrunableBlocks
 from pipelines.config.section import Section as Section
 from pipelines.config.section import Share as Share
@@ -258,8 +259,8 @@ class ClassificationLoss(Section):
 
     label_smoothing: Share = setting(0.0, "share of the target spread over all classes", unit="share")
     class_weights: Literal["none", "balanced"] | dict[str, float] = setting(
-        "none", "weight of each class in the loss: none; balanced: n / (classes x count), from train; or {class: weight}. With data.labels: "
-        "many that of a label where it is there; balanced: examples without it / examples with it")
+        "none", "weight of each class in the loss: none; balanced: n / (classes x count), from train; or {class: weight}; with "
+        "data.labels: many that of a label where it is there, balanced: examples without it / with it")
 
 
 class Monitor(Section):

@@ -4,6 +4,7 @@ Every way gives the same examples for the same (seed, epoch, step), so caching c
 """
 
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -73,6 +74,21 @@ class Feed:
     def iterator(self, start: int, stop: int) -> Any:
         """Each replica's part of steps start .. stop - 1 as a distributed iterator."""
         return None
+
+    def fetched(self, iterator: Any, *, deterministic: bool = False) -> tuple[Any, tf.Tensor]:
+        """(each replica's part of the next batch, None where the device holds the examples; seconds waited, float64); in graph."""
+        if self.on_device:
+            return None, tf.zeros([], tf.float64)
+
+        def now() -> tf.Tensor:  # TensorFlow's own clock cannot be read with determinism on
+            return tf.ensure_shape(tf.numpy_function(time.perf_counter, [], tf.float64), []) if deterministic else tf.timestamp()
+
+        # nothing else orders a clock and an iterator within a graph
+        asked = now()
+        with tf.control_dependencies([asked]):
+            examples = next(iterator)
+        with tf.control_dependencies(tf.nest.flatten(examples, expand_composites=True)):
+            return examples, now() - asked
 
     def blame(self, error: Exception, start: int, stop: int) -> DataError | None:
         """The error that names the example among steps start .. stop - 1 at which the iterator failed; None if none of them."""

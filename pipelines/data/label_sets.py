@@ -37,7 +37,7 @@ def labels_of_ones(columns: Mapping[str, Iterable[Any]]) -> list[Names]:
 
 
 def labels_of_array(stored: Any, separator: str = ";") -> list[Names]:
-    """Of each example: from an array [n, labels] of 0 and 1, labels being numbers; or from a cell each. Raises DataError for another array."""
+    """Of each example: from a cell each, or an array [n, labels] of 0 and 1, whose labels are numbers. Raises DataError for another one."""
     array = np.asarray(stored) if not isinstance(stored, (list, tuple)) else None
     if array is None or array.ndim == 1:
         return [labels_of_cell(value, separator) for value in (stored if array is None else array.tolist())]

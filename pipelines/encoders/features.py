@@ -290,8 +290,9 @@ class Computing:
         # an example is decoded as often as it has views: to keep it decoded helps sorting by length alone
         data = self.data if lengths else self.data.model_copy(update={"cache": "none"})
         return make_feed(source, task.input.decoder, plan=plan, seed=self.seed, shuffle=bool(views),
-                         random_decode=bool(views) and task.input.decoding.random, data=data, strategy=machine.strategy, devices=machine.devices,
-                         facts=task.facts, lengths=lengths and replace(lengths, unit=1))  # lengths are alike, and nothing is compiled
+                         random_decode=bool(views) and task.input.decoding.random, data=data, strategy=machine.strategy,
+                         devices=machine.devices, facts=task.facts,
+                         lengths=lengths and replace(lengths, unit=1))  # lengths are alike, and nothing is compiled
 
     def _computed(self, feed: Feed, values_of: Callable[[Tensors, Any, Any], Tensors], views: int = 0,
                   ) -> Iterator[tuple[Any, dict[str, np.ndarray]]]:

@@ -17,7 +17,6 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
 from pipelines.base.progress import Say, silent
@@ -78,7 +77,7 @@ def _ways(task: Task, head: keras.Model, chunks: Chunks) -> list[tuple[int, floa
     found = next((layer for layer in head._flatten_layers(include_self=False) if isinstance(layer, Emphasis)), None)
     if found is None:
         return [(0, 1.0)]
-    right = np.concatenate([np.asarray(task.output.scores(features[:, -found.columns:], targets)["accuracy"]) for features, targets in chunks])
+    right = np.concatenate([task.output.scores(features[:, -found.columns:], targets)["accuracy"].numpy() for features, targets in chunks])
     return [(found.columns, found.factor), (found.columns, 1.0)] if np.mean(right) >= RIGHT else [(found.columns, 0.0)]
 
 
@@ -314,6 +313,8 @@ class _Objective:
     def minimised(self, start: np.ndarray, strength: float, options: dict[str, Any], counted: list[np.ndarray] | None = None) -> np.ndarray:
         """The weights of the smallest value, from `start` on; over the examples that count, by default all."""
         counted = counted or self.all
+        from scipy.optimize import minimize
+
         return minimize(self._value, start, args=(strength, counted), jac=True, method="L-BFGS-B",
                         options={"maxcor": 8, "gtol": 1e-7, **options}).x  # more of its own work grows with their square
 

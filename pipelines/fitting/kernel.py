@@ -15,7 +15,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_factor, cho_solve, lapack, solve
 from threadpoolctl import threadpool_limits
 
 from pipelines.data.source import Source
@@ -167,8 +167,9 @@ def fit(features: np.ndarray, labels: np.ndarray, classes: int, *, groups: np.nd
     coefficients = _solved(scaled, scaled[kept], truth - bias, chosen.ridge)
     how = (f"width {chosen.width:g} and ridge {chosen.ridge:g} were chosen on train, held out in {fold.max() + 1} folds "
            f"({chosen.right:.1%} right)")
-    return Fitted(mean, scale * factor, scaled[kept], chosen.sharpness * coefficients, chosen.sharpness * (bias - EVEN if several else bias),
-                  how, chosen.sharpness * (chosen.scores - EVEN if several else chosen.scores), labels[some])
+    border, sharpness = EVEN if several else 0.0, chosen.sharpness
+    return Fitted(mean, scale * factor, scaled[kept], sharpness * coefficients, sharpness * (bias - border), how,
+                  sharpness * (chosen.scores - border), labels[some])
 
 
 def _some(count: int, most: int, draw: np.random.Generator) -> np.ndarray:
@@ -241,11 +242,12 @@ def _chosen(scaled: np.ndarray, blocks: Sequence[int], wanted: np.ndarray, bias:
 
 def _held_out(kernel: np.ndarray, wanted: np.ndarray, ridge: float, fold: np.ndarray) -> np.ndarray:
     """What each example is answered by the fit to the examples of the other folds, [n, classes]."""
-    inverse = cho_solve(cho_factor(kernel + ridge * np.eye(len(kernel)), lower=True, overwrite_a=True), np.eye(len(kernel)))
-    coefficients, answers = inverse @ wanted, np.empty_like(wanted)
+    factor = cho_factor(kernel + ridge * np.eye(len(kernel)), lower=True, overwrite_a=True)
+    coefficients, answers = cho_solve(factor, wanted), np.empty_like(wanted)
+    inverse, _ = lapack.dpotri(factor[0], lower=True)  # its lower triangle, with half the work of solving for it
     for number in range(fold.max() + 1):
         rows = np.flatnonzero(fold == number)
-        answers[rows] = wanted[rows] - np.linalg.solve(inverse[np.ix_(rows, rows)], coefficients[rows])
+        answers[rows] = wanted[rows] - solve(inverse[np.ix_(rows, rows)], coefficients[rows], assume_a="pos", lower=True)
     return answers
 
 

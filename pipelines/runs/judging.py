@@ -26,7 +26,7 @@ def evaluator(session: Session, experiment: Experiment, source: Source, *, alone
         source,
         machine=session.machine.alone() if alone else session.machine,
         data=experiment.data,
-        averages=zip(session.averaged, session.averages),
+        averages=session.averages,
         batch=batch_size(experiment.evaluate, experiment.train.batch_size),
         trained=True,
         say=session.say,
@@ -39,7 +39,7 @@ def validation(session: Session, experiment: Experiment) -> Evaluator | None:
     if learner.validation is None:
         return None
     return Evaluator(learner.task, learner.model, learner.validation, machine=session.machine, data=experiment.data,
-                     averages=zip(session.averaged, session.averages), batch=batch_size(experiment.evaluate, experiment.train.batch_size),
+                     averages=session.averages, batch=batch_size(experiment.evaluate, experiment.train.batch_size),
                      say=session.say)
 
 

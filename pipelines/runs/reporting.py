@@ -44,7 +44,7 @@ def choose_weights(work: Work, session: Session, hooked: Hooked, validation: Eva
         done = "Judged and saved" if work.policy.model else "Judged"
         which = f"the weights of epoch {epoch}" if epoch else "the encoder as it was under its fitted head"
         notes.append(f"{done}: {which}, best on {hooked.best.watch}.")
-    for variable, average in zip(session.averaged, session.averages):
+    for variable, average in session.averages:
         variable.assign(average.value)
     answers = judging.answered(session, work.experiment, validation)
     if answers is not None:

@@ -9,8 +9,8 @@ import keras
 from pipelines.base import storage
 from pipelines.base.errors import Interrupted, TrainingError
 from pipelines.base.files import whole_folder, write_json
-from pipelines.config.dump import resolved_yaml
 from pipelines.config.schema import Experiment
+from pipelines.config.yaml_text import resolved_yaml
 from pipelines.machine import group
 from pipelines.monitoring.progress import Progress
 from pipelines.runs import beginning, hooking, judging, reporting

@@ -12,8 +12,8 @@ import keras
 
 from pipelines.base import storage
 from pipelines.base.files import write_json
-from pipelines.config.dump import resolved_yaml
 from pipelines.config.schema import Experiment
+from pipelines.config.yaml_text import resolved_yaml
 from pipelines.machine import group
 from pipelines.reports.report import write_report
 from pipelines.runs.folder import RunFolder, seed_name

@@ -146,12 +146,13 @@ def manifest(run: LoadedRun, outputs: list[str]) -> Manifest:
     task = run.task
     sample = {name: Sample(b64=base64.b64encode(value).decode()) if isinstance(value, bytes) else Sample(shape=list(np.shape(value)))
               for name, value in task.input.requests.sample().items()}
-    fills = {name: value.decode("utf-8", "replace") if isinstance(value, bytes) else value for name, value in task.input.requests.fills.items()}
-    form, raw = task.input.requests.form(), task.input.raw_spec()
+    requests, shown = task.input.requests, task.output.answers
+    fills = {name: value.decode("utf-8", "replace") if isinstance(value, bytes) else value for name, value in requests.fills.items()}
+    form, raw = requests.form(), task.input.raw_spec()
     names = list(raw) if len(raw) == len(form) == 1 and not form[0].name else [field.name for field in form]
     kinds = {name: field.kind for name, field in zip(names, form) if name in raw}
     return Manifest(title=f"{run.name}/{run.folder.path.name}", task=task.experiment.task, outputs=outputs, meanings=_meanings(task),
-                    details=list(task.output.answers.details), needs=list(task.input.signature.needs), ranked=list(task.output.answers.ranked), files=dict(task.output.answers.files),
+                    details=list(shown.details), needs=list(task.input.signature.needs), ranked=list(shown.ranked), files=dict(shown.files),
                     fills=fills, kinds=kinds, sample=sample)
 
 
@@ -186,8 +187,8 @@ def readme(run: LoadedRun, target: Path, signature: Any) -> str:
     ]
     parts = [
         f"{run.name} ({task.experiment.task}), run {run.folder.path.name}: a TensorFlow SavedModel.",
-        f"It needs {listed(('TensorFlow 2.21 or later', *task.input.signature.needs), 'and')}, nothing else. All preprocessing is inside; any number of "
-        "inputs at once.", precision, "",
+        f"It needs {listed(('TensorFlow 2.21 or later', *task.input.signature.needs), 'and')}, nothing else. All preprocessing is inside; "
+        "any number of inputs at once.", precision, "",
         f"Signature {SIGNATURE!r} takes", *lines(takes), "and gives", *lines(gives)]
     if classes:
         parts += ["", f"labels.txt in assets/ holds the {len(classes)} class names, in the order of the probabilities."]

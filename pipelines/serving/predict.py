@@ -57,16 +57,17 @@ class Predictor:
             workers: chunks read and decoded at the same time; default: one for each processor.
         """
         # large enough to hide the cost of a call, small enough to retry one by one when one is broken
-        self.chunk, usual = run.task.input.requests.read_at_once
+        requests, answers = run.task.input.requests, run.task.output.answers
+        self.chunk, usual = requests.read_at_once
         self.run, self.batch = run, batch or usual
         self.title, self.task = f"{run.name}/{run.folder.path.name}", run.task.experiment.task
-        self.take, self.sends, self.decodes = run.task.input.requests.take, run.task.input.requests.sends, run.task.input.requests.decodes_uploads
-        self.large, self.heavy = run.task.input.slow_to_decode, run.task.input.requests.slow_upload
-        self.form: Sequence[Field] = run.task.input.requests.form()
-        self.meanings: Mapping[str, str] = {**run.task.input.signature.meanings, **run.task.output.answers.meanings}
-        self.details: Sequence[str] = run.task.output.answers.details
-        self.ranked: Sequence[str] = run.task.output.answers.ranked
-        self.files: Mapping[str, str] = run.task.output.answers.files
+        self.take, self.sends, self.decodes = requests.take, requests.sends, requests.decodes_uploads
+        self.large, self.heavy = run.task.input.slow_to_decode, requests.slow_upload
+        self.form: Sequence[Field] = requests.form()
+        self.meanings: Mapping[str, str] = {**run.task.input.signature.meanings, **answers.meanings}
+        self.details: Sequence[str] = answers.details
+        self.ranked: Sequence[str] = answers.ranked
+        self.files: Mapping[str, str] = answers.files
         self.workers = workers or _processors()
         spec = {name: tf.TensorSpec(spec.shape, spec.dtype) for name, spec in run.task.input.raw_spec().items()}
         self._receive = tf.function(run.task.input.receive, input_signature=[spec], autograph=False)
@@ -75,7 +76,8 @@ class Predictor:
         self._respond = tf.function(lambda examples: answer(run, examples), autograph=False, input_signature=[
             {name: tf.TensorSpec([None, *value.shape[1:]], value.dtype) for name, value in received.items()}])
         self._whole = tf.function(lambda raw: answer(run, run.task.input.receive(raw)), autograph=False, input_signature=[spec])
-        self._plain = straight(tf.function(lambda raw: answer(run, run.task.input.receive_simple(raw)), autograph=False, input_signature=[spec]),
+        simple = run.task.input.receive_simple
+        self._plain = straight(tf.function(lambda raw: answer(run, simple(raw)), autograph=False, input_signature=[spec]),
                                processor=not any("GPU" in device for device in run.machine.devices))
         outputs = self._respond.get_concrete_function().structured_outputs
         self.inputs: dict[str, tf.TensorSpec] = spec

@@ -1,7 +1,8 @@
 """The one contract that a domain fills; everything else in pipelines/ works on it alone.
 
 A task is an input and an output, and the model between them. The input says what examples are, how a stored one becomes what the model
-sees, and how a user's own becomes one; the output says what is learned of them, how answers are judged, and puts them into the user's words.
+sees, and how a user's own becomes one; the output says what is learned of them, how answers are judged, and puts them into the user's
+words.
 """
 
 from abc import ABC, abstractmethod
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     import keras
     import tensorflow as tf
 
-__all__ = ["Answers", "Cheap", "Condensed", "Decoding", "Features", "Input", "Output", "Part", "PreparedForm", "Read", "Requests", "Signature",
-           "Splits", "Task"]
+__all__ = ["Answers", "Cheap", "Condensed", "Decoding", "Features", "Input", "Output", "Part", "PreparedForm", "Read", "Requests",
+           "Signature", "Splits", "Task"]
 
 
 class Task(ABC):

@@ -228,8 +228,9 @@ def splits_of(task: Task) -> Splits:
     if "train" not in index.splits:
         raise DataError(f"{folder / INDEX}: has no split train; prepare it anew (quartet prepare)")
     sources: dict[str, Any] = {name: shards.ShardSource(folder, stored, f"{folder}/{name}") for name, stored in index.splits.items()}
-    return task.input.prepared_form.from_prepared(Splits(sources["train"], sources.get("validation"), sources.get("test"), dict(index.facts),
-                                tuple(index.skipped), tuple(index.notes), index.more_skipped))
+    splits = Splits(sources["train"], sources.get("validation"), sources.get("test"), dict(index.facts), tuple(index.skipped),
+                    tuple(index.notes), index.more_skipped)
+    return task.input.prepared_form.from_prepared(splits)
 
 
 def opened(folder: Path) -> Index:

@@ -68,14 +68,12 @@ def attempt(experiment: Experiment, judged: int, seconds: float, say: Callable[[
     if held is None:
         raise ConfigError("data.fold: these data are not divided into folds")
     session.initialise()
-    for average, variable in zip(session.averages, session.averaged):
-        average.assign(variable.value)
     if session.steps:
         hooks = [StopWhenNotFinite(lambda step: []), *session.freezing, until]
         loop = Loop(session.step, plan=session.plan, steps=session.steps, hooks=hooks, meter=Meter())
         loop.train()
         done = loop.step / loop.steps
-    for average, variable in zip(session.averages, session.averaged):
+    for variable, average in session.averages:
         variable.assign(average.value)
     session.task.refit(session.model)
     numbers = choose(judged, count=len(held), seed=experiment.data.split_seed, purpose="race", labels=held.labels)

@@ -18,10 +18,10 @@ from pipelines.base.files import write_json, write_whole
 from pipelines.base.metric_kinds import better
 from pipelines.base.signals import handling
 from pipelines.config import extensions
-from pipelines.config.dump import resolved_yaml
 from pipelines.config.messages import did_you_mean
 from pipelines.config.schema import Experiment, Tune, protected_by, protecting
 from pipelines.config.space import Dimension, current, dimensions
+from pipelines.config.yaml_text import resolved_yaml
 from pipelines.machine.memory import WORKERS
 from pipelines.runs.launcher import Processes
 from pipelines.tuning import tuner_space

@@ -63,7 +63,8 @@ class Rating(ClosedFormOutput):
 
     def _predicted(self, outputs: tf.Tensor) -> tf.Tensor:
         outputs = tf.cast(outputs, tf.float32)
-        return tf.sigmoid(outputs) if self.input.clicks else tf.clip_by_value(outputs, self.facts["label"]["low"], self.facts["label"]["high"])
+        label = self.facts["label"]
+        return tf.sigmoid(outputs) if self.input.clicks else tf.clip_by_value(outputs, label["low"], label["high"])
 
     def answer(self, model: Callable[[Tensors], tf.Tensor], inputs: Tensors) -> Tensors:
         """prediction [batch] float32; known [batch] bool: user and item are known, where the data have them."""

@@ -241,9 +241,9 @@ class PairRequests(Requests):
 
     def form(self) -> list[Field]:
         """An id or a value for each raw input, as texts; the item alone is needed."""
-        spec = self.input.raw_spec()
-        return [Field("word" if len(spec[name].shape) == 1 else "words", name, self.input.signature.meanings.get(name, ""), needed=name == "item")
-                for name in spec]
+        meanings = self.input.signature.meanings
+        return [Field("word" if len(one.shape) == 1 else "words", name, meanings.get(name, ""), needed=name == "item")
+                for name, one in self.input.raw_spec().items()]
 
     @property
     def _keys(self) -> dict[str, str]:

@@ -39,7 +39,8 @@ class TranscriptionTask(Task):
         return self.input.features_error()
 
     def model(self) -> keras.Model:
-        model = transcript_model(self.experiment.model, width=self.input.front_end.width, tokens=len(self.facts["tokens"]), facts=self.facts)
+        width = self.input.front_end.width
+        model = transcript_model(self.experiment.model, width=width, tokens=len(self.facts["tokens"]), facts=self.facts)
         if self.experiment.own_decoder:
             settings = self.experiment.evaluate
             model.width = settings.beam if settings.search == "beam" else 1

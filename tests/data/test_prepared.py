@@ -142,7 +142,8 @@ def test_decoded_images_are_as_judged_and_other_settings_of_decoding_are_refused
         for key, value in judge.input.decode(raw).items():
             np.testing.assert_array_equal(value.numpy(), stored[key].numpy())
             np.testing.assert_array_equal(judge.input.decode(stored)[key].numpy(), stored[key].numpy())
-    assert computation(again.train, judge.input.decode) == computation(splits.train, judge.input.decode)  # what another run compares its inputs by
+    # what another run compares its inputs by
+    assert computation(again.train, judge.input.decode) == computation(splits.train, judge.input.decode)
     ready = f"data.prepared={tmp_path / 'ready'}"
     splits_of(task_of(config, ready, "augment.flip=true"))
     with pytest.raises(ConfigError, match=r"data.image_size: 8 there, 16 now"):

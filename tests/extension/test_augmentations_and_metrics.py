@@ -139,7 +139,7 @@ def test_a_metric_is_judged_on_a_task_of_any_domain(used, text):
     ("[{name: odd_ones}, {name: odd_ones}]", "evaluate.metrics: there is a metric odd_ones already"),
 ])
 def test_a_metric_that_cannot_be_is_an_error_before_training(used, metrics, message):
-    from pipelines.training.session import prepare
+    from pipelines.training.preparation import prepare
 
     experiment = from_text(f"{IMAGES}train: {{devices: cpu}}\nevaluate: {{metrics: {metrics}}}\n").experiment
     with pytest.raises(ConfigError, match=re.escape(message)):

@@ -36,7 +36,8 @@ def transcription(data: str = "source: synthetic", facts: dict | None = None):
 
 def found(task, *inputs) -> list[tuple[str, str | int]]:
     """(name, error or samples) of each."""
-    return [(name, str(one) if isinstance(one, Exception) else one["length"]) for name, one in task.input.requests.read([str(text) for text in inputs])]
+    read = task.input.requests.read([str(text) for text in inputs])
+    return [(name, str(one) if isinstance(one, Exception) else one["length"]) for name, one in read]
 
 
 def test_a_folder_names_what_cannot_be_read_too(tmp_path):
@@ -147,7 +148,9 @@ def test_what_cannot_be_answered_is_said_in_the_answer(tmp_path):
 
 def test_the_readme_of_an_export_says_rate_channels_and_range():
     task = transcription()
-    assert "8,000 Hz, of one channel (mono), full scale -1 to 1" in task.meanings["samples"] and "8000" in task.input.signature.examples["samples"]
+    signature = task.input.signature
+    assert "8,000 Hz, of one channel (mono), full scale -1 to 1" in signature.meanings["samples"]
+    assert "8000" in signature.examples["samples"]
 
 
 # what is judged and said

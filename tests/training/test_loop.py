@@ -14,9 +14,10 @@ from pipelines.config.schema import LearningRate, Train
 from pipelines.task.contract import Decoding
 from pipelines.training.evaluation import Evaluator
 from pipelines.training.hooks.best_weights import KeepBest
+from pipelines.training.links import learning_rate
 from pipelines.training.meter import Meter
-from pipelines.training.schedules import learning_rate
-from pipelines.training.session import assemble, watched
+from pipelines.training.preparation import find_watch
+from pipelines.training.session import assemble
 from pipelines.training.still import Still
 from tests.signals import send
 from tests.training.runs import At, Killed, assert_same_outcome, checkpoint, interrupt, kill, killed, model_weights, rows, run, whole
@@ -181,7 +182,7 @@ def test_watch_knows_its_direction(tmp_path, monkeypatch, watch, best):
     ("loss", ("loss", "min"))])
 def test_what_is_followed_by_name(watch, expected):
     task = ToyTask(experiment())
-    assert watched(Train(watch=watch), task, ["accuracy"], task.splits()) == expected
+    assert find_watch(Train(watch=watch), task, ["accuracy"], task.splits()) == expected
 
 
 def test_watch_must_be_a_metric(tmp_path):
