@@ -19,7 +19,7 @@ from pipelines.base.terminal import printable
 from pipelines.config.messages import listed
 from pipelines.data.kinds import kind_of, too_many, unanswered
 from pipelines.data.names import groups_in_names, suspected_groups
-from pipelines.data.source import Source, class_counts
+from pipelines.data.source import Source, class_counts, label_of
 
 IMBALANCE = 10  # largest class : smallest class of train that is worth a warning
 FEW = 10  # examples of a class in train below which it is worth a warning
@@ -50,10 +50,9 @@ class Read:
 
     def titles(self, source: Source, number: int, classes: Sequence[str]) -> str:
         """The label of an example, or its labels."""
-        own = self.sets[number] if self.sets is not None else None if source.sets is None else np.flatnonzero(source.sets[number])
-        if own is not None:
-            return ", ".join(classes[label] for label in own) or "without label"
-        return "" if source.labels is None else classes[source.labels[number]]
+        if self.sets is not None:
+            return ", ".join(classes[label] for label in self.sets[number]) or "without label"
+        return label_of(source, number, classes) or ("without label" if source.sets is not None else "")
 
     def counts(self, source: Source, classes: int) -> np.ndarray | None:
         """Examples of each class, [classes]; None where there are no labels."""

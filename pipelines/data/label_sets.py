@@ -70,7 +70,7 @@ def coded(labels: Sequence[Any], classes: list[str]) -> np.ndarray:
 def named(source: Source, classes: Sequence[str], numbers: Iterable[int]) -> list[Any]:
     """The label, or labels, of some examples by name."""
     if source.sets is not None:
-        return [tuple(classes[place] for place in np.flatnonzero(source.sets[number])) for number in numbers]
+        return [tuple(classes[place] for place in np.flatnonzero(source.sets[number]).tolist()) for number in numbers]
     return [classes[source.labels[number]] for number in numbers] if source.labels is not None else []
 
 

@@ -205,6 +205,14 @@ def class_counts(source: Source, classes: int) -> np.ndarray | None:
     return None if source.labels is None else np.bincount(source.labels, minlength=classes)
 
 
+def label_of(source: Source, number: int, classes: Sequence[str]) -> str | None:
+    """The class of an example, or its labels, in words; None where it has none."""
+    if source.sets is not None:
+        return ", ".join(classes[place] for place in np.flatnonzero(source.sets[number]).tolist()) or None
+    label = -1 if source.labels is None else int(source.labels[number])
+    return classes[label] if 0 <= label < len(classes) else None
+
+
 def origin(source: Source, *, shared: bool = False) -> tuple[Source, np.ndarray]:
     """The source behind a chain of subsets, and each example's number there, int64; `shared`: the first whose folds share features."""
     numbers = np.arange(len(source))

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -165,6 +166,7 @@ def _npz(data: ImageData) -> Opened:
 
 
 def _of_arrays(place: str, found: Mapping[str, arrays.Arrays], data: ImageData) -> Opened:
+    named: dict[str, list[Any]]
     if data.labels == "many":
         named = {split: labels_of_array(part.values["label"], data.label_separator) for split, part in found.items()}
         classes = class_names([label for labels in named.values() for names in labels for label in names])
