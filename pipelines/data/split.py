@@ -126,6 +126,14 @@ def folds(of: int, *, count: int, seed: int, labels: np.ndarray | None = None, g
     return chosen[codes]
 
 
+def strata(source: Source) -> np.ndarray | None:
+    """By what examples are divided evenly, [examples] int64: their class, or of several labels the rarest; None: nothing is known."""
+    if source.sets is None:
+        return source.labels
+    counts = np.where(source.sets > 0, source.sets.sum(0), np.inf)
+    return np.where(source.sets.any(1), counts.argmin(1), source.sets.shape[1])
+
+
 def choose(size: int, *, count: int, seed: int, purpose: str, labels: np.ndarray | None = None) -> np.ndarray:
     """`size` of `count` examples, each class in its share: int64, ascending. All of them where size >= count."""
     if size >= count:

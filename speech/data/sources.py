@@ -34,7 +34,7 @@ from speech.data.recording_files import (
     with_speakers,
 )
 from speech.data.recordings import Facts, Recordings
-from speech.settings import AUDIO_COLUMNS, COMMAND_SOURCES, TRANSCRIPT_SOURCES, SpeechData, TranscriptData
+from speech.settings import AUDIO_COLUMNS, COMMAND_SOURCES, TRANSCRIPT_SOURCES, CommandData, SpeechData, TranscriptData
 
 STORED_RATES = {"spoken_digit": 8000, "yes_no": 8000, "speech_commands": 16_000, "librispeech": 16_000, "ljspeech": 22_050}  # Hz
 NOISE_FOLDER = "_background_noise_"  # of Google's Speech Commands: long recordings of noise beside the class folders
@@ -67,8 +67,8 @@ def _own(splits: Mapping[str, Mapping[str, Any]], data: SpeechData, texts: bool)
         samples, rate = (given.samples, given.rate) if isinstance(given, InMemory) else (given, data.rate)
         names = [f"{place} {split}[{number}]" for number in range(len(samples))]
         waves = [_wave(np.asarray(one), rate, data.rate, name) for name, one in zip(names, samples)]
-        values: list[Any] = [str(value) for value in columns[what]] if texts or getattr(data, "labels", "one") == "one" else (
-            labels_of_array(columns[what], getattr(data, "label_separator", ";")))
+        values: list[Any] = labels_of_array(columns[what], data.label_separator) if isinstance(
+            data, CommandData) and data.labels == "many" else [str(value) for value in columns[what]]
         speakers = [str(speaker) for speaker in columns["speaker"]] if "speaker" in columns else None
         facts = Facts(names, [f"{split}_{number}" for number in range(len(waves))], None if texts else values, values if texts else None,
                       speakers, np.array([len(wave) for wave in waves], np.int32))

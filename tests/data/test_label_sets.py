@@ -11,7 +11,9 @@ import tensorflow as tf
 from pipelines.base.errors import DataError
 from pipelines.config.load import from_dict
 from pipelines.data.check import Read
+from pipelines.data.divide import divide
 from pipelines.data.label_sets import coded, labels_of_array, labels_of_cell, labels_of_ones
+from pipelines.data.source import ArraySource
 from vision.data.sources import open_data
 from vision.data.splits import load_images
 
@@ -90,6 +92,17 @@ def test_every_form_gives_the_same_sets(form, pictures, monkeypatch):
         monkeypatch.setattr("vision.data.sources.SOURCES.build", lambda data: columns)
         opened = open_data(experiment(source="npz", path="x.npz").data)
     assert stored(opened) == SETS
+
+
+def test_rare_labels_are_in_every_part():
+    draw = np.random.default_rng(0)
+    sets = (draw.random((300, 4)) < [0.6, 0.3, 0.05, 0.04]).astype(np.float32)
+    source = ArraySource({"label": sets}, labels=sets)
+    data = experiment(source="npz", path="x.npz", validation=0.25, test=0.25).data
+    train, validation, test, notes = divide(["all"], lambda _: source, data, "here")
+    for part in (train, validation, test):
+        assert (part.sets.sum(0) >= 1).all() and part.sets.mean(0) == pytest.approx(sets.mean(0), abs=0.04)
+    assert "stratified" in notes[0]
 
 
 def test_labels_that_train_lacks(pictures):
