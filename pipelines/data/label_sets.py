@@ -80,7 +80,7 @@ def one_example_each(source: FileSource, classes: int) -> FileSource:
     names = [Path(path).name for path in source.paths]
     single = {name for name, count in zip(*np.unique(names, return_counts=True)) if count == 1}
     for number, (name, path) in enumerate(zip(names, source.paths)):
-        content = "" if name in single else hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        content = "" if name in single else _content(path)
         places.setdefault((name, content), []).append(number)
     sets = np.zeros((len(places), classes), np.float32)
     for row, numbers in zip(sets, places.values()):
@@ -88,6 +88,13 @@ def one_example_each(source: FileSource, classes: int) -> FileSource:
     first = [numbers[0] for numbers in places.values()]
     groups = None if source.groups is None else source.groups[first]
     return FileSource([source.paths[number] for number in first], key=source.key, root=source.root, labels=sets, groups=groups)
+
+
+def _content(path: str) -> str:
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError:
+        return path  # an example by itself; whoever reads it says why it cannot be read
 
 
 def of_trained_labels(train: Source, validation: Source | None, test: Source | None, opened: Opened[Any], data: Data, skipped: list[str],

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 POINTS = 2000  # of a drawn curve
-MOST_DRAWN = 2_000_000_000  # resamples x examples x labels: some 20 s
+MOST_DRAWN = 300_000_000  # resamples x examples x labels: some 10 s
+FEWEST = 100  # resamples that say something of an interval, unless fewer are asked for
 
 
 def area(scores: np.ndarray, positive: np.ndarray) -> float | None:
@@ -50,8 +51,8 @@ def precision_area(scores: np.ndarray, positive: np.ndarray) -> float | None:
 
 def mean_average_precision(scores: np.ndarray, positive: np.ndarray, *, resamples: int = 1000, seed: int = 0, units: Units = EXAMPLES,
                            ) -> Metric:
-    """The mean of the average precision over labels that some example has, with its bootstrap interval, for which in each resample labels
-    count that some example of it has; none where there are too many examples and labels to draw that often.
+    """The mean of the average precision over labels that some example has, with its bootstrap interval, of fewer resamples where there are
+    many examples and labels, or none; in each of them labels count that some example of it has.
 
     Args:
         scores, positive: [n, labels].
@@ -63,7 +64,8 @@ def mean_average_precision(scores: np.ndarray, positive: np.ndarray, *, resample
         each = np.stack([_precisions(*one, counts) for one in grouped], axis=1)
         return (each * there).sum(axis=1) / np.maximum(there.sum(axis=1), 1)
 
-    if resamples * len(scores) * len(grouped) > MOST_DRAWN:
+    asked, resamples = resamples, min(resamples, MOST_DRAWN // positive.size)
+    if resamples < min(asked, FEWEST):
         return Metric(float(statistic(np.ones((1, len(scores))))[0]), n=len(scores))
     return resampled_by_counts(statistic, len(scores), resamples=resamples, seed=seed, width=4, units=units)
 

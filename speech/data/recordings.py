@@ -60,15 +60,15 @@ class Recordings(Source):
         self.labels, self.sets = one_or_several(labels)
         self.groups, self.pieces = groups, pieces
         self.lengths = facts.lengths
-        self.fields = {**(fields or {}), **({} if self.own is None else {"label": self.own})}
+        self.fields = {**(fields or {}), **({} if self.label is None else {"label": self.label})}
         self.spec = {"samples": tf.TensorSpec([None], tf.int16), "length": tf.TensorSpec([], tf.int32),
                      **{name: tf.TensorSpec(value.shape[1:], tf.as_dtype(value.dtype)) for name, value in self.fields.items()}}
         self._tensors: Tensors | None = None
         self._fingerprint: str | None = None
 
     @property
-    def own(self) -> np.ndarray | None:
-        """Its labels: one or several an example."""
+    def label(self) -> np.ndarray | None:
+        """The entry of that name of all examples: one label or several each."""
         return self.labels if self.sets is None else self.sets
 
     def __len__(self) -> int:
@@ -103,20 +103,20 @@ class Recordings(Source):
 
         load = self.load
         return Recordings(lambda number: load(int(numbers[number])), self.facts.of(numbers), f"{self._identity}\n{chosen}",
-                          fields={name: value[numbers] for name, value in self.fields.items() if name != "label"}, labels=pick(self.own),
+                          fields={name: value[numbers] for name, value in self.fields.items() if name != "label"}, labels=pick(self.label),
                           groups=pick(self.groups), pieces=pick(self.pieces), stamp=self._stamp)
 
     def with_texts(self, texts: list[str]) -> "Recordings":
         """The same recordings with other transcripts."""
         digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()
         return Recordings(self.load, replace(self.facts, texts=texts), f"{self._identity}\n{digest}", fields=self.fields,
-                          labels=self.own, groups=self.groups, pieces=self.pieces, stamp=self._stamp)
+                          labels=self.label, groups=self.groups, pieces=self.pieces, stamp=self._stamp)
 
     def also(self, *, labels: np.ndarray | None = None, fields: Mapping[str, np.ndarray] | None = None) -> "Recordings":
         """The same recordings with class numbers, or labels, or with further values."""
         own = {name: value for name, value in self.fields.items() if name != "label"}
         return Recordings(self.load, self.facts, self._identity, fields={**own, **(fields or {})},
-                          labels=self.own if labels is None else labels, groups=self.groups, pieces=self.pieces, stamp=self._stamp)
+                          labels=self.label if labels is None else labels, groups=self.groups, pieces=self.pieces, stamp=self._stamp)
 
     def name(self, number: int) -> str:
         return self.facts.names[number].encode("utf-8", "backslashreplace").decode("utf-8")  # of a file whose name is not UTF-8

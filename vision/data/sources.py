@@ -119,6 +119,7 @@ def _table(data: ImageData) -> Opened:
     classes: list[str] = []
     codes, parts = coded(labels, classes), np.array(splits)
     skipped = list(lost.reasons)
+    several = "-many" if data.labels == "many" else ""  # labels are stored otherwise
     if all(isinstance(image, (bytes, dict)) for image in images):
         content = _contents(images, path)
 
@@ -126,7 +127,8 @@ def _table(data: ImageData) -> Opened:
             rows = np.flatnonzero(parts == split)
             with tf.device("CPU:0"):
                 values = {"image": tf.constant([content[row] for row in rows]), "label": tf.constant(codes[rows])}
-            return TensorSource(values, title=f"{path} {split}", fingerprint=f"{of_files([path], path.parent, whole=True)}-{split}",
+            identity = f"{of_files([path], path.parent, whole=True)}-{split}{several}"
+            return TensorSource(values, title=f"{path} {split}", fingerprint=identity,
                                 labels=codes[rows], groups=np.array(groups)[rows] if groups else None)
     else:
         files = file_paths(images, path, data.file_pattern, f"{data.image_key} (data.image_key)")
