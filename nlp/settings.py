@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from pipelines.base.metric_kinds import MetricKind, declare
+from pipelines.config.label_settings import LabelData, problems_of_labels
 from pipelines.config.registry import register_task
 from pipelines.config.schema import (
     ClassificationLoss,
@@ -35,7 +36,7 @@ Column = str | Annotated[int, Field(ge=0)]
 
 
 @SOURCES.register("nlp.data.sources:read_shipped")
-class TextData(TableData):
+class TextData(LabelData, TableData):
     """Where texts and labels come from."""
 
     source: Overridable[Any, Literal["quick", "tfds", "table", "folder"]] = setting(
@@ -53,8 +54,6 @@ class TextData(TableData):
     split_key: Column | None = setting(  # type: ignore[assignment]
         None, "table: column that says train, validation or test; or with numbers of folds, where data.test and data.validation name the "
         "folds that are held out")
-    labels: Literal["one", "many"] = setting("one", "labels of a text: one, or many (none, one or several)")
-    label_separator: str = setting(";", "labels: many in one text column: their separator", min_length=1)
     header: Literal["auto", "yes", "no"] = setting(
         "auto", "table: whether the first line of a CSV or TSV names the columns; auto: if settings refer to columns by name")
     longest: int = setting(1_000_000, "a longer text in training data is a bad example: usually a quotation mark that is not closed",
@@ -274,7 +273,7 @@ class TextClassification(Experiment):
     evaluate: TextEvaluate = setting(TextEvaluate, "judging")
 
     def problems(self) -> list[tuple[str, str]]:
-        found = super().problems() + problems_at_once(self)
+        found = super().problems() + problems_at_once(self) + problems_of_labels(self)
         data, model = self.data, self.model
         characters = self.tokens.characters if isinstance(self.tokens, Hashed) else None
         if characters and characters[0] > characters[1]:
@@ -294,8 +293,6 @@ class TextClassification(Experiment):
                 found.append(("reject", "with labels: many a text may have no label, so nothing is rejected; leave the section out"))
             if getattr(model, "naive_bayes", False):
                 found.append(("model.naive_bayes", "naive_bayes is for labels: one"))
-            if self.loss.class_weights != "none" or self.loss.label_smoothing:
-                found.append(("loss", "class_weights and label_smoothing are for labels: one"))
         if getattr(model, "words", 0) and (protection := protected_by(self.train)):
             found.append(("model.words", f"its classifiers are fitted to the training texts without noise; set it to 0 with {protection}"))
         if self.reject and self.reject.train == "uniform" and isinstance(model, Linear):

@@ -172,7 +172,8 @@ def _speakers(heard: dict[str, ReadSplit], data: SpeechData, own: Collection[str
         if data.group_by is not None:
             return []
         where = "group_by: speaker, with speaker_pattern: "
-        return shared_groups({name: one.files for name, one in facts.items()}, {name: one.labels for name, one in facts.items()},
+        labels = {name: one.labels and [str(label) for label in one.labels] for name, one in facts.items()}
+        return shared_groups({name: one.files for name, one in facts.items()}, labels,
                              lambda pattern: f"In data: {where}{inline(pattern)}", own)
     usual = data.speaker_key == SpeechData.model_fields["speaker_key"].default
     what, new = ("speakers", "new voices") if usual else (f"values of {data.speaker_key}", "new ones")

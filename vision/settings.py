@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from pipelines.config.label_settings import LabelData, problems_of_labels
 from pipelines.config.registry import register_task
 from pipelines.config.schema import (
     ClassificationLoss,
@@ -33,8 +34,10 @@ SOURCES = Variants("source", "source")
 
 
 @SOURCES.register("vision.data.sources:open_shipped")
-class ImageData(FileData):
+class ImageData(LabelData, FileData):
     """Where the images and labels come from, and the size the model sees."""
+
+    of_one_label = ("digits", "tfds")
 
     source: Overridable[Any, Literal["digits", "tfds", "folder", "table", "npz"]] = setting(
         ..., "digits: 1,797 embedded 8 x 8 digits; tfds: a TensorFlow data set; folder: a folder per class; "
@@ -46,8 +49,8 @@ class ImageData(FileData):
         False, "tfds: read shards in order through a shuffle window instead of by number, for data too large for that")
     image_key: str = setting("image", "tfds feature, table column or npz array with the images (npz: also <key>_train, <key>_test)")
     label_key: str | Annotated[list[str], Field(min_length=2)] = setting(
-        "label", "tfds feature, table column or npz array with the labels; a list of columns, one of which holds 1 in each row, the "
-        "others 0")
+        "label", "tfds feature, table column or npz array with the labels (labels: many: of lists, or [n, labels] of 0 and 1); a list of "
+        "columns, one of which holds 1 in each row, the others 0 (labels: many: none, one or several)")
     image_size: Pixels | Annotated[list[Pixels], Field(min_length=2, max_length=2)] | None = setting(
         None, "height and width the model sees, one number or [height, width]; default: the data's own where all are equal", unit="px",
         search=True)
@@ -236,7 +239,7 @@ class ImageEvaluate(Evaluate):
 
 @register_task("vision.tasks.classification:Classification")
 class ImageClassification(Experiment):
-    """One label per image."""
+    """One label per image, or several."""
 
     task: Literal["vision.classification"]
     data: Annotated[ImageData, SOURCES]
@@ -246,7 +249,7 @@ class ImageClassification(Experiment):
     evaluate: ImageEvaluate = setting(ImageEvaluate, "judging")
 
     def problems(self) -> list[tuple[str, str]]:
-        found = super().problems() + problems_at_once(self)
+        found = super().problems() + problems_at_once(self) + problems_of_labels(self)
         data, augment = self.data, self.augment
         if data.streaming and getattr(self.model, "fitted", False):
             found.append(("data.streaming", f"model.name: {self.model.name} is fitted to all images at once; leave it out"))

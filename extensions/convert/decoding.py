@@ -40,8 +40,8 @@ class Decoder:
         return None
 
     def word(self, answers: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
-        """As `Task.respond`, of arrays, which costs one small answer less; None: only `respond` knows."""
-        return self._label(answers["probabilities"]) if type(self.task).respond is Classes.respond else None
+        """As `Output.respond`, of arrays, which costs one small answer less; None: only `respond` knows."""
+        return self._label(answers["probabilities"]) if type(self.task.output).respond is Classes.respond else None
 
     def _label(self, shares: np.ndarray) -> dict[str, np.ndarray]:
         label = np.array([self.task.output.classes[best].encode() for best in shares.argmax(-1)], object)

@@ -19,10 +19,9 @@ from nlp.settings import SOURCES, Reject, TextData, text_keys
 from pipelines.base.errors import DataError
 from pipelines.config.messages import show
 from pipelines.data import folders, text_rows
-from pipelines.data.columns import number_of
 from pipelines.data.files import TensorSource
 from pipelines.data.fingerprint import of_files
-from pipelines.data.kinds import labels_in
+from pipelines.data.label_sets import labels_of_cell, labels_of_ones, named, one_example_each
 from pipelines.data.opened import Opened, check_columns, check_skipped
 from pipelines.data.records import tfds_source
 from pipelines.data.source import Source, Tensors
@@ -197,7 +196,7 @@ def _own(splits: Mapping[str, Mapping[str, Any]], data: TextData) -> Read:
         check_columns({split: columns}, ("text", *(("label",) if labelled else ()), *groups), data.source)
         texts = [str(text) if isinstance(text, str) else text for text in columns["text"]]
         stored = columns["label"] if labelled else [None] * len(texts)
-        labels = [_several(value, data) if data.labels == "many" else text_rows.title(value) for value in stored]
+        labels = [labels_of_cell(value, data.label_separator) if data.labels == "many" else text_rows.title(value) for value in stored]
         own = [str(group) for group in columns["group"]] if groups else None
         digest = hashlib.sha256(json.dumps([texts, labels, own], default=str).encode()).hexdigest()[:16]
         return Rows(texts, labels, lambda number: f"{place} {split}[{number}]", own, [], digest)
@@ -244,8 +243,8 @@ def _tfds(data: TextData, _: str | None) -> Read:
                 return None
             return titles[value] if titles else str(value)
 
-        labels = [tuple(map(title, each)) if isinstance(each, list) else _several(title(each), data) if many else title(each)
-                  for each in raw]
+        labels = [tuple(map(title, each)) if isinstance(each, list) else
+                  labels_of_cell(title(each), data.label_separator) if many else title(each) for each in raw]
         groups = None if source.groups is None else source.groups.tolist()
         return Rows(joined, labels, source.name, groups, [], source.fingerprint())
 
@@ -253,12 +252,11 @@ def _tfds(data: TextData, _: str | None) -> Read:
 
 
 def _folder(data: TextData, _: str | None) -> Read:
-    if data.labels == "many":
-        raise DataError("data.labels: many: a folder per class gives one label; name texts and labels in a table (source: table)")
     opened = folders.read_folders(data.path or "", key="text", suffixes=SUFFIXES, kind="text", group_by=data.group_by)
 
     def read(split: str, labelled: bool) -> Rows:
         source = opened.splits[split]
+        source = one_example_each(source, len(opened.classes)) if data.labels == "many" else source
         texts: list[Any] = []
         bad: list[tuple[str, str]] = []
         keep = []
@@ -270,7 +268,7 @@ def _folder(data: TextData, _: str | None) -> Read:
                 bad.append((path, error.strerror or str(error)))
             except DataError as error:
                 bad.append((path, str(error).removeprefix(f"{path}:")))
-        labels = [opened.classes[source.labels[number]] for number in keep] if source.labels is not None else []
+        labels = named(source, opened.classes, keep)
         groups = None if source.groups is None else [str(source.groups[number]) for number in keep]
         return Rows(texts, labels, lambda number: source.name(keep[number]), groups, bad, source.fingerprint())
 
@@ -321,11 +319,10 @@ def _rows(path: Path, data: TextData, labelled: bool = True, beside: Sequence[Pa
     labels: list[Any]
     if labelled and isinstance(data.label_key, list):
         stored = {table.columns[key] if isinstance(key, int) else key: rest.pop(0) for key in marks}
-        labels = [tuple(name for name, value in zip(stored, values) if number_of(value) == 1) for values in zip(*stored.values())]
-        labels = labels if data.labels == "many" else one_hot(stored, table.place)
+        labels = labels_of_ones(stored) if data.labels == "many" else one_hot(stored, table.place)
     else:
         values = rest.pop(0) if labelled else [None] * len(texts)
-        labels = [_several(value, data) if data.labels == "many" else text_rows.title(value) for value in values]
+        labels = [labels_of_cell(value, data.label_separator) if data.labels == "many" else text_rows.title(value) for value in values]
     splits = split_names([text_rows.title(value) or "" for value in rest.pop(0)], data) if data.split_key is not None else None
     groups = [text_rows.title(value) or "" for value in rest.pop(0)] if data.group_by is not None else None
     settings = f"{wanted} {data.join!r} {data.header} {data.delimiter} {data.encoding} {data.labels}"
@@ -334,8 +331,3 @@ def _rows(path: Path, data: TextData, labelled: bool = True, beside: Sequence[Pa
     if splits is not None and (empty := next((number for number, part in enumerate(splits) if not part), None)) is not None:
         raise DataError(f"{table.place(empty)}: no value in column {data.split_key} (data.split_key)")
     return Rows(texts, labels, table.place, groups, bad, digest), splits
-
-
-def _several(value: Any, data: TextData) -> tuple[str, ...]:
-    """The labels of a text, from a list or from one text."""
-    return tuple(dict.fromkeys(title for title in map(text_rows.title, labels_in(value, data.label_separator)) if title))

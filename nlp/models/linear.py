@@ -174,5 +174,5 @@ def _of_labels(scores: np.ndarray, truth: np.ndarray) -> tuple[float, float, flo
     f1 = 2.0 * hits / (np.arange(1, len(hits) + 1) + truth.sum())
     best = int(f1.argmax())
     border = float(ranked[best:best + 2].mean())
-    scale = of_labels(scores, truth, border)
+    scale = of_labels(scores, truth, border)[0]
     return scale, -scale * border, 1.0 - float(f1[best]), float(f1[best])

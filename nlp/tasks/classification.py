@@ -119,10 +119,6 @@ class TextLabels(Labels):
 
     experiment: TextClassification
 
-    def name_of(self, label: Any) -> str:
-        """Labels, [labels] of 0 and 1, in words."""
-        return ", ".join(self.classes[place] for place in np.flatnonzero(label)) or "no label"
-
     def explain(self, model: keras.Model, judgement: Judgement, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray],
                 source: Source) -> None:
         _explain(self, model, judgement, source)

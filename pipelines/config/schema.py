@@ -259,7 +259,8 @@ class ClassificationLoss(Section):
 
     label_smoothing: Share = setting(0.0, "share of the target spread over all classes", unit="share")
     class_weights: Literal["none", "balanced"] | dict[str, float] = setting(
-        "none", "weight of each class in the loss: none; balanced: n / (classes x count), from train; or {class: weight}")
+        "none", "weight of each class in the loss: none; balanced: n / (classes x count), from train; or {class: weight}; with "
+        "data.labels: many that of a label where it is there, balanced: examples without it / with it")
 
 
 class Monitor(Section):

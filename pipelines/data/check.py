@@ -19,7 +19,7 @@ from pipelines.base.terminal import printable
 from pipelines.config.messages import listed
 from pipelines.data.kinds import kind_of, too_many, unanswered
 from pipelines.data.names import groups_in_names, suspected_groups
-from pipelines.data.source import Source
+from pipelines.data.source import Source, class_counts, label_of
 
 IMBALANCE = 10  # largest class : smallest class of train that is worth a warning
 FEW = 10  # examples of a class in train below which it is worth a warning
@@ -39,7 +39,7 @@ class Read:
         fingerprints: [examples] uint64, equal for identical content; ignored for bad examples.
         measures: name with unit ("height, px") -> [examples] numbers; ignored for bad examples.
         kinds: [examples] text whose most common values are listed ("24 x 36 px"), or None.
-        sets: the classes of each example where it may have several; None where Source.labels has the one.
+        sets: the classes of each example where it may have several; None where the source has them.
     """
 
     bad: list[tuple[int, str]]
@@ -52,13 +52,13 @@ class Read:
         """The label of an example, or its labels."""
         if self.sets is not None:
             return ", ".join(classes[label] for label in self.sets[number]) or "without label"
-        return "" if source.labels is None else classes[source.labels[number]]
+        return label_of(source, number, classes) or ("without label" if source.sets is not None else "")
 
     def counts(self, source: Source, classes: int) -> np.ndarray | None:
         """Examples of each class, [classes]; None where there are no labels."""
         if self.sets is not None:
             return np.bincount(np.array([label for labels in self.sets for label in labels], np.int64), minlength=classes)
-        return None if source.labels is None else np.bincount(source.labels, minlength=classes)
+        return class_counts(source, classes)
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ def _classes(parts: dict[str, Source], reads: dict[str, Read], classes: Sequence
     few = [f"{classes[int(label)]}: {train[label]}" for label in np.flatnonzero((train > 0) & (train < FEW))]
     if few:
         findings.append(Finding("warning", f"{_many(len(few))} of train with fewer than {FEW} examples", tuple(few)))
-    if all(read.sets is None for read in reads.values()):
+    if all(read.sets is None for read in reads.values()) and all(source.sets is None for source in parts.values()):
         findings += kind_findings({title: count for title, count in zip(classes, train.tolist()) if count})
     return [*findings, *title_findings(classes, train)]
 

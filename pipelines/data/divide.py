@@ -13,7 +13,7 @@ from pipelines.base.errors import DataError
 from pipelines.config.messages import did_you_mean, listed
 from pipelines.config.schema import Data
 from pipelines.data.source import Source
-from pipelines.data.split import choose, folds, hold_out, hold_out_pieces
+from pipelines.data.split import choose, folds, hold_out, hold_out_pieces, strata
 
 ALIASES = {"train": ("train", "training"), "validation": ("validation", "val", "valid", "dev"), "test": ("test", "testing")}
 MANY = 20  # classes up to which there are never too many
@@ -77,7 +77,7 @@ def divide(
         check_groups({"train": train, "validation": validation, "test": test}, data.group_by)
     if data.limit is not None and data.limit < len(train):
         notes.append(f"train limited to {data.limit:,} of {len(train):,} examples (data.limit)")
-        train = train.subset(choose(data.limit, count=len(train), seed=data.split_seed, purpose="limit", labels=train.labels))
+        train = train.subset(choose(data.limit, count=len(train), seed=data.split_seed, purpose="limit", labels=strata(train)))
     return train, validation, test, notes
 
 
@@ -176,7 +176,7 @@ def _fold_out(train: Source, data: Data, notes: list[str]) -> tuple[Source, Sour
     """Train without one of its folds, and this fold."""
     assert data.fold is not None
     number, of = data.fold
-    which = folds(of, count=len(train), seed=data.split_seed, labels=train.labels, groups=_groups(train, data), pieces=train.pieces)
+    which = folds(of, count=len(train), seed=data.split_seed, labels=strata(train), groups=_groups(train, data), pieces=train.pieces)
     held = which == number - 1
     if not held.any() or held.all():
         raise DataError(f"data.fold: {len(train):,} training examples{' in few groups' if data.group_by else ''} do not divide into {of} "
@@ -194,12 +194,12 @@ def _groups(source: Source, data: Data) -> np.ndarray | None:
 
 def _held_out(source: Source, share: float, purpose: str, data: Data, notes: list[str]) -> tuple[Source, Source]:
     groups = _groups(source, data)
-    how_drawn: dict[str, Any] = {"seed": data.split_seed, "purpose": purpose, "labels": source.labels}
+    how_drawn: dict[str, Any] = {"seed": data.split_seed, "purpose": purpose, "labels": strata(source)}
     if groups is None and source.pieces is not None and np.any(source.pieces >= 0):
         split = hold_out_pieces(share, source.pieces, **how_drawn)
     else:
         split = hold_out(share, count=len(source), groups=groups, **how_drawn)
-    how = f"grouped by {data.group_by}" if data.group_by else "stratified" if source.labels is not None else "at random"
+    how = f"grouped by {data.group_by}" if data.group_by else "stratified" if how_drawn["labels"] is not None else "at random"
     notes.append(f"{purpose}: {len(split.held):,} of {len(source):,} examples held out, {how}, split_seed {data.split_seed}")
     notes.extend(split.notes)
     return source.subset(split.kept), source.subset(split.held)

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.data import fingerprint
-from pipelines.data.source import Source, Tensors
+from pipelines.data.source import Source, Tensors, one_or_several
 
 
 class FileSource(Source):
@@ -21,7 +21,7 @@ class FileSource(Source):
         key: the entry of an example that holds a file's bytes, a scalar string.
         root: the folder of the data; the fingerprint does not depend on its place.
         fields: further values by name, [examples, ...].
-        labels, groups: see Source; labels also stand in the examples, as `label` int64.
+        labels, groups: see Source; labels also stand in the examples, as `label` int64, or several, [examples, labels] float32.
         fingerprint, stamp: where they are known.
     """
 
@@ -29,10 +29,11 @@ class FileSource(Source):
                  fields: Mapping[str, np.ndarray] | None = None, labels: np.ndarray | None = None, groups: np.ndarray | None = None,
                  fingerprint: str | None = None, stamp: str | None = None):
         self.paths = [os.fspath(path) for path in paths]
-        self._root = os.path.join(os.fspath(root), "") if root is not None else ""
+        self.root, self._root = root, os.path.join(os.fspath(root), "") if root is not None else ""
         self.key, self.groups = key, groups
-        self.labels = None if labels is None else np.asarray(labels, np.int64)
-        self._fields = {**(fields or {}), **({} if self.labels is None else {"label": self.labels})}
+        self.labels, self.sets = one_or_several(labels)
+        own = self.labels if self.sets is None else self.sets
+        self._fields = {**(fields or {}), **({} if own is None else {"label": own})}
         self.spec = {key: tf.TensorSpec([], tf.string),
                      **{name: tf.TensorSpec(value.shape[1:], tf.as_dtype(value.dtype)) for name, value in self._fields.items()}}
         self._encoded = [os.fsencode(path) for path in self.paths]
@@ -92,7 +93,8 @@ class TensorSource(Source):
                  groups: np.ndarray | None = None):
         self._values = dict(values)
         self._title, self._fingerprint = title, fingerprint
-        self.labels, self.groups = labels, groups
+        self.groups = groups
+        self.labels, self.sets = one_or_several(labels)
         self.spec = {name: tf.TensorSpec(value.shape[1:], value.dtype) for name, value in self._values.items()}
 
     def __len__(self) -> int:

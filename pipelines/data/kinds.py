@@ -144,8 +144,8 @@ def unanswered(kind: Kind, what: str, examples: str) -> str | None:
     return {
         "numbers": f"{what} {hold} numbers ({kind.detail}): to predict a number is not there yet. Put them into a few ranges (low, middle, "
                    "high) in a column of their own",
-        "labels": f"{what} {hold} several labels a row ({kind.example}): several labels of {examples} are not there yet, texts have them. "
-                  "Keep the one that matters most in a column of its own",
+        "labels": f"{what} {hold} several labels a row ({kind.example}): with data.labels: many each label of {examples} is "
+                  "learned by itself (docs/images.md, Several labels). Or keep the one that matters most in a column of its own",
         "files": f"{what} {name} files ({kind.example}): to predict a mask or a picture is not there yet. Use a column of classes",
         "masks": f"{what} are folders of pictures and of masks ({kind.example}): to predict a mask is not there yet. Give a folder of "
                  "pictures for each class",

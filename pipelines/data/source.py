@@ -22,6 +22,7 @@ class Source(ABC):
         spec: name -> tf.TensorSpec of one example (no batch dimension).
         arrays: name -> array [examples, ...] where everything lies in memory already, else None.
         labels: int array [examples], class of each example, where the data has classes, else None.
+        sets: float32 array [examples, labels] of 0 and 1 where an example may have several labels, or none; else None.
         groups: array [examples] of str, group of each example (data.group_by), else None.
         pieces: int array [examples], of those that are pieces of longer recordings, in order, the number of the recording, else -1; what
             is held out of them is whole recordings or the ends of all, never pieces from between. None: there are no such examples.
@@ -35,6 +36,7 @@ class Source(ABC):
     spec: dict[str, "tf.TensorSpec"]
     arrays: dict[str, np.ndarray] | None = None
     labels: np.ndarray | None = None
+    sets: np.ndarray | None = None
     groups: np.ndarray | None = None
     pieces: np.ndarray | None = None
     lengths: np.ndarray | None = None
@@ -81,7 +83,8 @@ class ArraySource(Source):
         if len(set(lengths.values())) != 1:
             raise ValueError(f"arrays differ in length: {lengths}")
         self.arrays = arrays
-        self.labels, self.groups = labels, groups
+        self.groups = groups
+        self.labels, self.sets = one_or_several(labels)
         self.spec = {key: tf.TensorSpec(value.shape[1:], tf.as_dtype(value.dtype)) for key, value in arrays.items()}
         self._title, self._names, self._fingerprint = title, names, fingerprint
         self._tensors: Tensors | None = None
@@ -138,6 +141,7 @@ class Subset(Source):
         self.base, self.numbers = base, numbers
         self.spec = base.spec
         self.labels = None if base.labels is None else base.labels[numbers]
+        self.sets = None if base.sets is None else base.sets[numbers]
         self.groups = None if base.groups is None else base.groups[numbers]
         self.pieces = None if base.pieces is None else base.pieces[numbers]
         self.lengths = None if base.lengths is None else base.lengths[numbers]
@@ -175,6 +179,38 @@ class Subset(Source):
         import hashlib
 
         return hashlib.sha256(self.base.fingerprint().encode() + self.numbers.tobytes()).hexdigest()[:16]
+
+
+def one_or_several(labels: np.ndarray | None) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """`Source.labels` and `Source.sets`, from the class of each example [examples], or each of its labels [examples, labels]."""
+    if labels is None:
+        return None, None
+    labels = np.asarray(labels)
+    return (labels.astype(np.int64, copy=False), None) if labels.ndim == 1 else (None, labels.astype(np.float32, copy=False))
+
+
+def stored_label(raw: Tensors) -> Tensors:
+    """What is decoded of an example's label: a class as int32, several as they are; nothing of an example without one. In graph."""
+    import tensorflow as tf
+
+    if "label" not in raw:
+        return {}
+    return {"label": raw["label"] if raw["label"].dtype.is_floating else tf.cast(raw["label"], tf.int32)}
+
+
+def class_counts(source: Source, classes: int) -> np.ndarray | None:
+    """Examples of each class, or label, [classes] int64; None where there are no labels."""
+    if source.sets is not None:
+        return np.pad(source.sets.sum(0, dtype=np.float64).astype(np.int64), (0, classes - source.sets.shape[1]))
+    return None if source.labels is None else np.bincount(source.labels, minlength=classes)
+
+
+def label_of(source: Source, number: int, classes: Sequence[str]) -> str | None:
+    """The class of an example, or its labels, in words; None where it has none."""
+    if source.sets is not None:
+        return ", ".join(classes[place] for place in np.flatnonzero(source.sets[number]).tolist()) or None
+    label = -1 if source.labels is None else int(source.labels[number])
+    return classes[label] if 0 <= label < len(classes) else None
 
 
 def origin(source: Source, *, shared: bool = False) -> tuple[Source, np.ndarray]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.base.errors import DataError
-from pipelines.data.source import Source
+from pipelines.data.source import Source, class_counts
 
 COUNTED = 10_000  # classes, at most, of which the examples in each split are told
 
@@ -126,6 +126,14 @@ def folds(of: int, *, count: int, seed: int, labels: np.ndarray | None = None, g
     return chosen[codes]
 
 
+def strata(source: Source) -> np.ndarray | None:
+    """By what examples are divided evenly, [examples] int64: their class, or of several labels the rarest; None: nothing is known."""
+    if source.sets is None:
+        return source.labels
+    counts = np.where(source.sets > 0, source.sets.sum(0), np.inf)
+    return np.where(source.sets.any(1), counts.argmin(1), source.sets.shape[1])
+
+
 def choose(size: int, *, count: int, seed: int, purpose: str, labels: np.ndarray | None = None) -> np.ndarray:
     """`size` of `count` examples, each class in its share: int64, ascending. All of them where size >= count."""
     if size >= count:
@@ -141,8 +149,8 @@ def describe(parts: dict[str, Source | None], classes: list[str] | None = None) 
         if source is None:
             continue
         fact: dict[str, Any] = {"examples": len(source), "fingerprint": source.fingerprint()}
-        if classes is not None and len(classes) <= COUNTED and source.labels is not None:
-            counts = np.bincount(source.labels, minlength=len(classes))
+        counts = class_counts(source, len(classes)) if classes is not None and len(classes) <= COUNTED else None
+        if classes is not None and counts is not None:
             fact["classes"] = {title: int(number) for title, number in zip(classes, counts)}
         described[name] = fact
     return described

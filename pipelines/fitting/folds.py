@@ -59,10 +59,10 @@ def of_classes(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
     return _smallest(lambda scale: -float(log_softmax(scale * scores, axis=1)[rows, labels].mean()))
 
 
-def of_labels(scores: np.ndarray, truth: np.ndarray, border: float) -> float:
+def of_labels(scores: np.ndarray, truth: np.ndarray, border: float) -> tuple[float, float]:
     """The scale of scores [n, classes] less `border`, of which each is the log-odds of a label that is there or not, bool."""
     signed = np.where(truth, 1.0, -1.0) * (scores - border)
-    return _smallest(lambda scale: -float(log_expit(scale * signed).mean()))[0]
+    return _smallest(lambda scale: -float(log_expit(scale * signed).mean()))
 
 
 def _smallest(loss: Callable[[float], float]) -> tuple[float, float]:

@@ -8,7 +8,7 @@ Williams and Seeger 2001, "Using the Nystroem Method to Speed Up Kernel Machines
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -19,7 +19,7 @@ from scipy.linalg import cho_factor, cho_solve, lapack, solve
 from threadpoolctl import threadpool_limits
 
 from pipelines.data.source import Source
-from pipelines.fitting.folds import fitting_part, folds, of_classes
+from pipelines.fitting.folds import fitting_part, folds, of_classes, of_labels
 from pipelines.task.output import Features
 
 WIDTHS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)  # times the mean squared distance of two examples
@@ -30,6 +30,7 @@ GAIN = 1e-3  # nats by which another one is better
 MOST, SUPPORT = 50_000, 3_000  # examples that are fitted to, and that answers are compared with
 CHOOSING = 1_500  # examples on which these are chosen, at most
 CHUNK = 4_096  # examples whose similarities are computed at a time
+EVEN = 0.5  # score of a label that is as likely there as not
 STILL = 1e-6  # a deviation below which a feature says nothing
 
 
@@ -94,7 +95,8 @@ def build(shape: Sequence[int], describe: Callable[[Any], tf.Tensor], *, support
 
 @dataclass(frozen=True)
 class Fitted:
-    """What was learned; `examples` are scaled features. `how` says what was chosen, and by what."""
+    """What was learned; `examples` are scaled features. `how` says what was chosen, and by what. Of the examples that it was chosen on
+    `held_out` are the logits without their fold, [some, classes], and `truth` their labels."""
 
     mean: np.ndarray
     scale: np.ndarray
@@ -102,6 +104,8 @@ class Fitted:
     coefficients: np.ndarray
     bias: np.ndarray
     how: str
+    held_out: np.ndarray
+    truth: np.ndarray
 
     def logits(self, features: np.ndarray) -> np.ndarray:
         """[n, width] -> [n, classes], as the layer gives them."""
@@ -121,7 +125,7 @@ def fit_model(model: keras.Model, train: Source, features: Features, describe: C
 
 def fit_source(train: Source, features: Features, describe: Callable[[Any], tf.Tensor], classes: int, *, blocks: Sequence[int] = (),
                most: int = MOST, support: int = SUPPORT, seed: int = 0) -> Fitted:
-    """Fits examples of one class each.
+    """Fits examples of one class each, or of several labels.
 
     Args:
         features: as a task's `baseline` takes it.
@@ -140,7 +144,7 @@ def fit(features: np.ndarray, labels: np.ndarray, classes: int, *, groups: np.nd
 
     Args:
         features: [n, width].
-        labels: [n] int, 0 .. classes - 1.
+        labels: [n] int, 0 .. classes - 1; or [n, classes] of 0 and 1 where an example has several: each logit is then of one label.
         groups: [n], of examples that are held out together; None: each by itself.
         blocks: widths of groups of features that stand beside one another, of which folds choose how much each counts; empty: one.
         support: examples that are kept, at most.
@@ -148,11 +152,12 @@ def fit(features: np.ndarray, labels: np.ndarray, classes: int, *, groups: np.nd
     blocks = blocks or (features.shape[1],)
     mean, scale = _scaling(features, blocks)
     scaled = ((features - mean) * scale).astype(np.float32)
-    truth = np.eye(classes)[labels]
+    several = labels.ndim == 2
+    truth = labels.astype(np.float64) if several else np.eye(classes)[labels]
     bias = truth.mean(0)
     draw = np.random.default_rng(seed)
     some = _some(len(labels), CHOOSING, draw)
-    fold = folds(labels[some], None if groups is None else groups[some], len(some), seed)
+    fold = folds(None if several else labels[some], None if groups is None else groups[some], len(some), seed)
     with threadpool_limits(1, user_api="blas"):  # of matrices this small: several threads wait for one another for most of the time
         chosen = _chosen(scaled[some], blocks, (truth - bias)[some], bias, labels[some], fold)
     factor = np.repeat(np.sqrt(np.array(chosen.parts) / chosen.width), blocks).astype(np.float32)
@@ -161,7 +166,9 @@ def fit(features: np.ndarray, labels: np.ndarray, classes: int, *, groups: np.nd
     coefficients = _solved(scaled, scaled[kept], truth - bias, chosen.ridge)
     how = (f"width {chosen.width:g} and ridge {chosen.ridge:g} were chosen on train, held out in {fold.max() + 1} folds "
            f"({chosen.right:.1%} right)")
-    return Fitted(mean, scale * factor, scaled[kept], chosen.sharpness * coefficients, chosen.sharpness * bias, how)
+    border, sharpness = EVEN if several else 0.0, chosen.sharpness
+    return Fitted(mean, scale * factor, scaled[kept], sharpness * coefficients, sharpness * (bias - border), how,
+                  sharpness * (chosen.scores - border), labels[some])
 
 
 def _some(count: int, most: int, draw: np.random.Generator) -> np.ndarray:
@@ -188,6 +195,7 @@ class _Choice:
         parts: of each block in the squared distance.
         sharpness: by which scores are log-odds.
         right: share of right answers.
+        scores: of the held-out examples, [n, classes].
     """
 
     loss: float
@@ -196,6 +204,7 @@ class _Choice:
     parts: tuple[float, ...]
     sharpness: float
     right: float
+    scores: np.ndarray = field(compare=False)
 
 
 def _chosen(scaled: np.ndarray, blocks: Sequence[int], wanted: np.ndarray, bias: np.ndarray, labels: np.ndarray, fold: np.ndarray,
@@ -211,8 +220,9 @@ def _chosen(scaled: np.ndarray, blocks: Sequence[int], wanted: np.ndarray, bias:
             width, ridge, *parts = (scale[number] for scale, number in zip(scales, place))
             kernel = np.exp(-sum(part * distances for part, distances in zip(parts, apart)) / width)
             scores = bias + _held_out(kernel, wanted, ridge, fold)
-            sharpness, loss = of_classes(scores, labels)
-            tried[place] = _Choice(loss, width, ridge, tuple(parts), sharpness, float(np.mean(scores.argmax(1) == labels)))
+            sharpness, loss = of_classes(scores, labels) if labels.ndim == 1 else of_labels(scores, labels > EVEN, EVEN)
+            right = scores.argmax(1) == labels if labels.ndim == 1 else (scores > EVEN) == (labels > EVEN)
+            tried[place] = _Choice(loss, width, ridge, tuple(parts), sharpness, float(np.mean(right)), scores)
         return tried[place]
 
     best = (*FIRST[:2], *([FIRST[2]] * len(blocks) if len(blocks) > 1 else [0]))

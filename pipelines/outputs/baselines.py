@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
 
 from pipelines.base import formatting
 from pipelines.data.source import Source
 from pipelines.fitting import kernel
+from pipelines.outputs import label_metrics
 from pipelines.task import intervals
 from pipelines.task.output import Features
 from pipelines.task.results import Baseline, Judgement, Metric
@@ -22,15 +24,23 @@ ALIKE = 0.01  # of the baseline's score: by a smaller difference, of which chanc
 
 
 def kernel_baseline(name: str, train: Source, features: Features, describe: Callable[[Any], Any], classes: int, *,
-                    blocks: Sequence[int] = ()) -> Baseline:
-    """A kernel machine (pipelines.fitting.kernel, with these arguments) on a part of train."""
+                    blocks: Sequence[int] = (), several: bool = False) -> Baseline:
+    """A kernel machine (pipelines.fitting.kernel, with these arguments) on a part of train.
+
+    Args:
+        several: labels of an example; they are given from thresholds that are chosen on folds of train as a model's are on validation.
+    """
     fitted = kernel.fit_source(train, features, describe, classes, blocks=blocks, most=MOST)
+    thresholds = label_metrics.label_thresholds(expit(fitted.held_out), fitted.truth) if several else np.zeros(classes)
 
     def score(source: Source) -> np.ndarray:
         values, targets = features(source, describe)
-        return (fitted.logits(values).argmax(1) == targets["label"]).astype(np.float64)
+        logits = fitted.logits(values)
+        if several:
+            return label_metrics.example_f1(expit(logits) >= thresholds, targets["label"])
+        return (logits.argmax(1) == targets["label"]).astype(np.float64)
 
-    return Baseline(name, "accuracy", score)
+    return Baseline(name, "example_f1" if several else "accuracy", score)
 
 
 def put_beside(judgement: Judgement, baseline: Baseline, own: np.ndarray, other: np.ndarray, resamples: int, *,

@@ -32,6 +32,10 @@ class Classes(Output):
         classes: list[str] = self.facts["classes"]
         return classes
 
+    def name_of(self, label: Any) -> str:
+        """A label in words; of mixed examples the class that weighs most."""
+        return self.classes[int(label if np.ndim(label) == 0 else label.argmax())]
+
     def targets(self, examples: Tensors, changes: Tensors | None = None) -> Tensors:
         """{"label"}; of examples that were mixed with a `partner`, what each `share` [batch] leaves of both."""
         if "label" not in examples:

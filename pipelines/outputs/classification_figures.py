@@ -1,6 +1,6 @@
 """Figures of a classifier: the confusion matrix, for ten classes or a hundred thousand, and the reliability diagram."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,7 @@ _CELLS = 250  # cells a side beyond which neighbours are drawn as one
 _DRAWN = 1000  # classes up to which there is a matrix at all
 
 
-def confusion(matrix: Any, classes: Sequence[str], *, listed: int = 20) -> "Figure":
+def confusion(matrix: Any, classes: Sequence[str], *, title: str = "Confusion matrix", listed: int = 20) -> "Figure":
     """The predictions (columns) for each true class (row), as shares of the row.
 
     Up to 20 classes every cell has its share in percent; beyond, colours are stretched so that single confusions show, and
@@ -56,7 +56,24 @@ def confusion(matrix: Any, classes: Sequence[str], *, listed: int = 20) -> "Figu
     return figure
 
 
-def reliability(rows: Sequence[dict[str, Any]], *, error: float | None = None) -> "Figure":
+def together(sets: Mapping[str, np.ndarray], labels: Sequence[str], *, title: str = "Labels together") -> "Figure":
+    """Of the examples with a label (row), the share that has another one, too (column), in percent: a matrix for each of some sets.
+
+    Args:
+        sets: name, such as true and given -> [n, labels] bool.
+    """
+    side = max(3.4, 0.5 * len(labels) + 1.6)
+    with style():
+        figure = new_figure(len(sets) * (side + 0.7), side)
+        for axis, (name, rows) in zip(np.ravel(figure.subplots(1, len(sets))), sets.items()):
+            counts = rows.T.astype(np.float64) @ rows
+            totals = counts.diagonal()
+            _written(axis, counts / np.maximum(totals, 1)[:, None], totals, labels)
+            axis.set_title(f"{title}: {name}")
+    return figure
+
+
+def reliability(rows: Sequence[dict[str, Any]], *, error: float | None = None, title: str = "Reliability") -> "Figure":
     """Accuracy against confidence in bins, with Wilson's intervals, and below how many answers each bin holds.
 
     Args:
@@ -80,7 +97,7 @@ def reliability(rows: Sequence[dict[str, Any]], *, error: float | None = None) -
                        label="accuracy, 95 % interval")
         upper.legend(loc="upper left")
         upper.set(xlim=(0, 1), ylim=(0, 1.02), ylabel="accuracy")
-        upper.set_title("Reliability" if error is None else f"Reliability: calibration error {100 * error:.1f} %")
+        upper.set_title(title if error is None else f"{title}: calibration error {100 * error:.1f} %")
         lower.set(xlabel="confidence", ylabel="share of answers")
         lower.set_ylim(bottom=0)
         for axis in (upper, lower):

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 POINTS = 2000  # of a drawn curve
+MOST_DRAWN = 300_000_000  # resamples x examples x labels: some 10 s
+FEWEST = 100  # resamples that say something of an interval, unless fewer are asked for
 
 
 def area(scores: np.ndarray, positive: np.ndarray) -> float | None:
@@ -40,6 +42,32 @@ def average_precision(scores: np.ndarray, positive: np.ndarray, *, resamples: in
                       ) -> Metric:
     """Sum over thresholds of precision x the recall gained there, with its bootstrap interval."""
     return _resampled(_precisions, scores, positive, resamples, seed, units)
+
+
+def precision_area(scores: np.ndarray, positive: np.ndarray) -> float | None:
+    """`average_precision` without an interval; None where nothing is positive."""
+    return float(_precisions(*_grouped(scores, positive), np.ones((1, len(scores))))[0]) if positive.any() else None
+
+
+def mean_average_precision(scores: np.ndarray, positive: np.ndarray, *, resamples: int = 1000, seed: int = 0, units: Units = EXAMPLES,
+                           ) -> Metric:
+    """The mean of the average precision over labels that some example has, with its bootstrap interval, of fewer resamples where there are
+    many examples and labels, or none; in each of them labels count that some example of it has.
+
+    Args:
+        scores, positive: [n, labels].
+    """
+    grouped = [_grouped(scores[:, label], positive[:, label]) for label in np.flatnonzero(positive.any(axis=0))]
+
+    def statistic(counts: np.ndarray) -> np.ndarray:
+        there = np.stack([counts @ positive[:, label] > 0 for label in np.flatnonzero(positive.any(axis=0))], axis=1)
+        each = np.stack([_precisions(*one, counts) for one in grouped], axis=1)
+        return (each * there).sum(axis=1) / np.maximum(there.sum(axis=1), 1)
+
+    asked, resamples = resamples, min(resamples, MOST_DRAWN // positive.size)
+    if resamples < min(asked, FEWEST):
+        return Metric(float(statistic(np.ones((1, len(scores))))[0]), n=len(scores))
+    return resampled_by_counts(statistic, len(scores), resamples=resamples, seed=seed, width=4, units=units)
 
 
 def roc(scores: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

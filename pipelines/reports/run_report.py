@@ -16,7 +16,7 @@ SKIPPED_SHOWN = 20
 
 # Figures and tables of these names share a section, in this order; others follow, each under its own name.
 _SECTIONS = {
-    "Confusions": ("confusion", "worst_confusions"), "Classes": ("per_class",), "Calibration": ("reliability",),
+    "Confusions": ("confusion", "labels_together", "worst_confusions"), "Classes": ("per_class",), "Calibration": ("reliability",),
     "Worst mistakes": ("worst_mistakes",),
 }
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from pipelines.data import order
 from pipelines.data.input import Feed
 from pipelines.data.lengths import stacked
-from pipelines.data.source import ArraySource, texts
+from pipelines.data.source import ArraySource, label_of, texts
 from pipelines.encoders import trainable
 from pipelines.encoders.features import FEATURES, own_columns
 from pipelines.monitoring.arithmetic import arithmetic
@@ -116,8 +116,8 @@ def _show_features(session: "Session", writer: Writer) -> None:
     if texts(train, [int(numbers[0])]) != [None]:  # images and sounds are not read for it
         columns["text"] = [text or "" for text in texts(train, numbers.tolist(), PROJECTED_TEXT)]
     classes = session.task.facts.get("classes") or []
-    if source.labels is not None:
-        columns["class"] = [classes[label] if 0 <= label < len(classes) else "" for label in source.labels[numbers]]
+    if train.labels is not None or train.sets is not None:
+        columns["class"] = [label_of(train, int(number), classes) or "" for number in numbers]
     columns["name"] = [source.name(int(number)) for number in numbers]
     writer.projector("features", features, columns)
 

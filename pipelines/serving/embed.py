@@ -12,7 +12,7 @@ import tensorflow as tf
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.files import write_whole
 from pipelines.config.registry import part
-from pipelines.data.source import Source, Tensors, texts
+from pipelines.data.source import Source, Tensors, label_of, texts
 from pipelines.encoders.features import FEATURES, Computing, own_columns
 from pipelines.encoders.presets import find
 from pipelines.machine import devices
@@ -87,7 +87,7 @@ class Neighbour:
     Attributes:
         name: where it lies.
         text: what it is, where that is a text; else None.
-        label: its class, where it has one.
+        label: its class, or its labels, where it has one.
         similarity: -1 to 1.
     """
 
@@ -133,10 +133,8 @@ class Nearest:
         return [self._neighbour(int(number), float(cosine[number])) for number in np.argsort(-cosine, kind="stable")[:count]]
 
     def _neighbour(self, number: int, similarity: float) -> Neighbour:
-        labels = self.train.labels
-        label = int(labels[number]) if labels is not None else -1
-        return Neighbour(self.train.name(number), texts(self.train, [number])[0],
-                         self.classes[label] if 0 <= label < len(self.classes) else None, similarity)
+        label = label_of(self.train, number, self.classes)
+        return Neighbour(self.train.name(number), texts(self.train, [number])[0], label, similarity)
 
 
 def answered(run: LoadedRun, examples: Tensors) -> Tensors:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from pipelines.base import formatting
 from pipelines.base.errors import ConfigError, DataError
@@ -26,7 +25,8 @@ from pipelines.config.variants import within
 from pipelines.data.dialect import SUFFIXES
 from pipelines.data.divide import ALIASES
 from pipelines.data.fingerprint import VERSION
-from pipelines.data.source import Source, Tensors
+from pipelines.data.relabelled import Relabelled
+from pipelines.data.source import Source
 from pipelines.machine import devices, environment
 from pipelines.reports.report import Reported, write_report
 from pipelines.runs.folder import RunFolder
@@ -119,49 +119,6 @@ def relabelled(source: Source, theirs: Sequence[str], ours: Sequence[str], place
                         f"{' ...' if len(unknown) > 10 else ''}{hint} The run's classes are {listed(map(repr, ours[:30]), 'and')}"
                         f"{' ...' if len(ours) > 30 else ''}. Rename the classes, or leave those examples out.")
     return Relabelled(source, np.array([*(ours.index(name) if name in ours else -1 for name in theirs), len(ours)], np.int64))
-
-
-class Relabelled(Source):
-    """Another source whose entry `label` is looked up in a table: a number, or [their classes] of 0 and 1 for each class.
-
-    The table's last entry is the number of our classes, which stands for a number beyond theirs.
-    """
-
-    def __init__(self, base: Source, table: np.ndarray):
-        if "label" not in base.spec:
-            raise DataError("the examples have no label to compare answers with")
-        self.base, self.table, self.spec = base, table, dict(base.spec)
-        self.sets = base.spec["label"].shape == (len(table) - 1,) and base.spec["label"].dtype.is_floating
-        if self.sets:
-            self.spec["label"] = tf.TensorSpec([int(table[-1])], base.spec["label"].dtype)
-        self.labels = None if base.labels is None else table[base.labels]
-        self.groups = base.groups
-
-    @property
-    def arrays(self) -> dict[str, np.ndarray] | None:  # type: ignore[override]
-        arrays = self.base.arrays
-        if arrays is None or self.sets:
-            return None
-        return {**arrays, "label": self.table[arrays["label"]].astype(arrays["label"].dtype)}
-
-    def __len__(self) -> int:
-        return len(self.base)
-
-    def gather(self, numbers: tf.Tensor) -> Tensors:
-        examples = self.base.gather(numbers)
-        if self.sets:
-            known = np.flatnonzero(self.table[:-1] >= 0)
-            columns = tf.gather(examples["label"], known, axis=1)
-            spread = np.zeros((len(known), int(self.table[-1])), examples["label"].dtype.as_numpy_dtype)
-            spread[np.arange(len(known)), self.table[known]] = 1
-            return {**examples, "label": tf.matmul(columns, spread)}
-        return {**examples, "label": tf.cast(tf.gather(tf.constant(self.table), examples["label"]), examples["label"].dtype)}
-
-    def name(self, number: int) -> str:
-        return self.base.name(number)
-
-    def fingerprint(self) -> str:
-        return self.base.fingerprint()
 
 
 SPLITS = ("train", "validation", "test")

@@ -25,15 +25,18 @@ class Facts(Record):
 
 
 class ClassFacts(Facts):
-    """Facts of a task that chooses among classes."""
+    """Facts of a task that chooses among classes; `thresholds` of each, where an example may have several."""
 
     classes: Annotated[list[ClassName], Field(min_length=1, max_length=10_000_000)]
     class_counts: list[Count] | None = None
+    thresholds: list[Annotated[float, Field(ge=-1.0, le=2.0)]] | None = None
 
     @model_validator(mode="after")
     def _classes(self) -> Any:
         if len(set(self.classes)) < len(self.classes):
             raise ValueError("classes: a name is there twice")
-        if self.class_counts is not None and len(self.class_counts) != len(self.classes):
-            raise ValueError(f"class_counts: {len(self.class_counts)} numbers for {len(self.classes)} classes")
+        for name in ("class_counts", "thresholds"):
+            numbers = getattr(self, name)
+            if numbers is not None and len(numbers) != len(self.classes):
+                raise ValueError(f"{name}: {len(numbers)} numbers for {len(self.classes)} classes")
         return self

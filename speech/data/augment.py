@@ -250,5 +250,5 @@ def with_copies(train: Source, settings: Augment, rate: int, seed: int) -> Recor
         return to_int16(librosa.effects.pitch_shift(wave, sr=rate, n_steps=steps, n_fft=size))
 
     identity = f"{train.fingerprint()} copies {settings.copies} {settings.pitch} {settings.stretch} {seed}"
-    return Recordings(load, replace(facts, names=names, lengths=None), identity, fields=fields, labels=wide.labels, groups=wide.groups,
+    return Recordings(load, replace(facts, names=names, lengths=None), identity, fields=fields, labels=wide.label, groups=wide.groups,
                       stamp=train.stamp())

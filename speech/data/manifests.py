@@ -9,8 +9,9 @@ from typing import Any
 
 from pipelines.base.errors import DataError
 from pipelines.config.messages import listed
+from pipelines.data.label_sets import labels_in_table
 from pipelines.data.opened import Opened, check_skipped
-from pipelines.data.tables import LeftOut, absent_files, column, labels_of, read_table, row, split_names, values_of
+from pipelines.data.tables import LeftOut, absent_files, column, read_table, row, split_names, values_of
 from pipelines.stores.copies import local
 from speech.data import audio
 from speech.data.ljspeech import is_lj
@@ -52,7 +53,7 @@ def open_table(data: SpeechData, texts: bool) -> Opened[Recordings]:
                 raise DataError(f"{row(path, number)}: no value in column {what} ({setting})")
             values.append(" ".join(str(value).split()))
     else:
-        values = labels_of(table, what, path)
+        values = labels_in_table(table, data, path)
     splits = split_names(values_of(table, data.split_key, path, "data.split_key"), data) if data.split_key else ["all"] * len(values)
     speakers = values_of(table, data.speaker_key, path, "data.speaker_key") if data.speaker_key in table.column_names else None
     return _named_files(path, files, values, splits, speakers, data, texts, lost.reasons)

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from pipelines.base.errors import DataError
 from pipelines.data.shards import ShardSource
-from pipelines.data.source import Source, Subset, Tensors
+from pipelines.data.source import Source, Subset, Tensors, one_or_several
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Facts:
     Attributes:
         names: for messages: a path, `metadata.csv:7`, `spoken_digit/train[17] 3_theo_7.wav`.
         files: its name for data.speaker_pattern and data.test_names, and for sorting: the file's own.
-        labels: class names, or None.
+        labels: class names, or of several labels tuples of names; or None.
         texts: transcripts, or None.
         speakers: or None.
         lengths: samples at the model's rate where that is known without reading, else None.
@@ -28,7 +28,7 @@ class Facts:
 
     names: Sequence[str]
     files: Sequence[str]
-    labels: Sequence[str] | None = None
+    labels: Sequence[Any] | None = None
     texts: Sequence[str] | None = None
     speakers: Sequence[str] | None = None
     lengths: np.ndarray | None = None
@@ -50,21 +50,26 @@ class Recordings(Source):
         facts: of every recording.
         fingerprint: see Source; must cover the rate and the channel, too.
         fields: further values by name, [examples, ...].
-        labels, groups, pieces: see Source; labels also stand in the examples, as `label` int64.
+        labels, groups, pieces: see Source; labels also stand in the examples, as `label` int64, or several, [examples, labels] float32.
         stamp: see Source.
     """
 
     def __init__(self, load: Callable[[int], np.ndarray], facts: Facts, fingerprint: str, *, fields: Mapping[str, np.ndarray] | None = None,
                  labels: np.ndarray | None = None, groups: np.ndarray | None = None, pieces: np.ndarray | None = None, stamp: str = ""):
         self.load, self.facts, self._identity, self._stamp = load, facts, fingerprint, stamp
-        self.labels = None if labels is None else np.asarray(labels, np.int64)
+        self.labels, self.sets = one_or_several(labels)
         self.groups, self.pieces = groups, pieces
         self.lengths = facts.lengths
-        self.fields = {**(fields or {}), **({} if self.labels is None else {"label": self.labels})}
+        self.fields = {**(fields or {}), **({} if self.label is None else {"label": self.label})}
         self.spec = {"samples": tf.TensorSpec([None], tf.int16), "length": tf.TensorSpec([], tf.int32),
                      **{name: tf.TensorSpec(value.shape[1:], tf.as_dtype(value.dtype)) for name, value in self.fields.items()}}
         self._tensors: Tensors | None = None
         self._fingerprint: str | None = None
+
+    @property
+    def label(self) -> np.ndarray | None:
+        """The entry of that name of all examples: one label or several each."""
+        return self.labels if self.sets is None else self.sets
 
     def __len__(self) -> int:
         return len(self.facts.names)
@@ -98,20 +103,20 @@ class Recordings(Source):
 
         load = self.load
         return Recordings(lambda number: load(int(numbers[number])), self.facts.of(numbers), f"{self._identity}\n{chosen}",
-                          fields={name: value[numbers] for name, value in self.fields.items() if name != "label"}, labels=pick(self.labels),
+                          fields={name: value[numbers] for name, value in self.fields.items() if name != "label"}, labels=pick(self.label),
                           groups=pick(self.groups), pieces=pick(self.pieces), stamp=self._stamp)
 
     def with_texts(self, texts: list[str]) -> "Recordings":
         """The same recordings with other transcripts."""
         digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()
         return Recordings(self.load, replace(self.facts, texts=texts), f"{self._identity}\n{digest}", fields=self.fields,
-                          labels=self.labels, groups=self.groups, pieces=self.pieces, stamp=self._stamp)
+                          labels=self.label, groups=self.groups, pieces=self.pieces, stamp=self._stamp)
 
     def also(self, *, labels: np.ndarray | None = None, fields: Mapping[str, np.ndarray] | None = None) -> "Recordings":
-        """The same recordings with class numbers, or with further values."""
+        """The same recordings with class numbers, or labels, or with further values."""
         own = {name: value for name, value in self.fields.items() if name != "label"}
         return Recordings(self.load, self.facts, self._identity, fields={**own, **(fields or {})},
-                          labels=self.labels if labels is None else labels, groups=self.groups, pieces=self.pieces, stamp=self._stamp)
+                          labels=self.label if labels is None else labels, groups=self.groups, pieces=self.pieces, stamp=self._stamp)
 
     def name(self, number: int) -> str:
         return self.facts.names[number].encode("utf-8", "backslashreplace").decode("utf-8")  # of a file whose name is not UTF-8

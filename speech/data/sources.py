@@ -13,6 +13,7 @@ import numpy as np
 from pipelines.base.errors import DataError
 from pipelines.config.messages import listed
 from pipelines.data.divide import ALIASES, find
+from pipelines.data.label_sets import labels_of_array, named, one_example_each
 from pipelines.data.memory import Recordings as InMemory
 from pipelines.data.opened import Opened, check_columns
 from pipelines.data.records import RecordSource, tfds_source
@@ -33,7 +34,7 @@ from speech.data.recording_files import (
     with_speakers,
 )
 from speech.data.recordings import Facts, Recordings
-from speech.settings import AUDIO_COLUMNS, COMMAND_SOURCES, TRANSCRIPT_SOURCES, SpeechData, TranscriptData
+from speech.settings import AUDIO_COLUMNS, COMMAND_SOURCES, TRANSCRIPT_SOURCES, CommandData, SpeechData, TranscriptData
 
 STORED_RATES = {"spoken_digit": 8000, "yes_no": 8000, "speech_commands": 16_000, "librispeech": 16_000, "ljspeech": 22_050}  # Hz
 NOISE_FOLDER = "_background_noise_"  # of Google's Speech Commands: long recordings of noise beside the class folders
@@ -55,7 +56,7 @@ def open_shipped(data: SpeechData, texts: bool) -> Opened[Recordings]:
 
 def _own(splits: Mapping[str, Mapping[str, Any]], data: SpeechData, texts: bool) -> Opened[Recordings]:
     """A registered source: split -> {"samples": [n] of [samples] int16, or float in -1..1, at data.rate, or Recordings at their own rate;
-    "label" or "text": [n]; "speaker": [n], where known}."""
+    "label" or "text": [n], with labels: many a list of labels each or [n, labels] of 0 and 1; "speaker": [n], where known}."""
     place, what = f"source {data.source}", "text" if texts else "label"
     check_columns(splits, ("samples", what), data.source)
 
@@ -66,7 +67,8 @@ def _own(splits: Mapping[str, Mapping[str, Any]], data: SpeechData, texts: bool)
         samples, rate = (given.samples, given.rate) if isinstance(given, InMemory) else (given, data.rate)
         names = [f"{place} {split}[{number}]" for number in range(len(samples))]
         waves = [_wave(np.asarray(one), rate, data.rate, name) for name, one in zip(names, samples)]
-        values = [str(value) for value in columns[what]]
+        values: list[Any] = labels_of_array(columns[what], data.label_separator) if isinstance(
+            data, CommandData) and data.labels == "many" else [str(value) for value in columns[what]]
         speakers = [str(speaker) for speaker in columns["speaker"]] if "speaker" in columns else None
         facts = Facts(names, [f"{split}_{number}" for number in range(len(waves))], None if texts else values, values if texts else None,
                       speakers, np.array([len(wave) for wave in waves], np.int32))
@@ -237,14 +239,15 @@ def _folder(data: SpeechData, texts: bool) -> Opened[Recordings]:
 
     def load(split: str) -> Recordings:
         source = folders.splits[split]
-        labels = [folders.classes[label] for label in np.asarray(source.labels)]
-        keep = [number for number, label in enumerate(labels) if label != NOISE_FOLDER]
+        source = one_example_each(source, len(folders.classes)) if getattr(data, "labels", "one") == "many" else source
+        labels = named(source, folders.classes, range(len(source)))
+        keep = [number for number, label in enumerate(labels) if label not in (NOISE_FOLDER, (NOISE_FOLDER,))]
         files: list[Part] = [(Path(source.paths[number]), 0.0, None) for number in keep]
         labels = [labels[number] for number in keep]
         if noise.is_dir() and len(keep) < len(source.paths):
             cut = _pieces(noise, getattr(data, "seconds", 1.0), data.max_seconds)
             files += cut
-            labels += ["_silence_"] * len(cut)
+            labels += ["_silence_" if source.sets is None else ()] * len(cut)
         recording = {path: number for number, path in enumerate(dict.fromkeys(path for path, _, _ in files[len(keep):]))}
         pieces = np.array([-1] * len(keep) + [recording[path] for path, _, _ in files[len(keep):]], np.int64) if recording else None
         names = [str(path) + (f"#t={start:g}" if start or duration else "") for path, start, duration in files]

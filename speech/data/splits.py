@@ -1,6 +1,7 @@
 """The splits of a speech experiment, with the facts learned from train alone: class names, statistics of the features."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,11 @@ import tensorflow as tf
 from pipelines.base.errors import DataError
 from pipelines.config.messages import did_you_mean, listed
 from pipelines.data.divide import Warned, check_classes, check_several, divide
+from pipelines.data.label_sets import coded, of_trained_labels
 from pipelines.data.mapping import mapped
 from pipelines.data.opened import Opened, without
-from pipelines.data.source import Source, Tensors
+from pipelines.data.source import Source, Tensors, class_counts
 from pipelines.data.split import choose, describe
-from pipelines.data.tables import numbered
 from pipelines.task.contract import Splits
 from speech.data.connected_digits import open_connected
 from speech.data.enough import too_little
@@ -65,16 +66,19 @@ def load_commands(experiment: Commands, decode: Decode, front_end: FrontEnd, *, 
     if data.keywords and (validation is not None or test is not None):
         train, note = fewer_unknown(train, classes, data)
         notes += note
+    if data.labels == "many":
+        train, validation, test, classes = of_trained_labels(train, validation, test, replace(opened, classes=classes), data, skipped)
     parts = {"train": train, "validation": validation, "test": test}
     check_classes(parts, classes, opened.place)
-    if not judging:
+    if not judging and data.labels == "one":
         labels = np.asarray(train.labels)
         check_several([classes[label] for label in np.unique(labels)], opened.place, labels=labels if data.limit is None else None)
     notes += shared_speakers(parts)
     numbers = choose(STATISTICS, count=len(train), seed=data.split_seed, purpose="statistics", labels=train.labels)
     mean, std = statistics(train, numbers, decode, front_end)
+    counts = class_counts(train, len(classes))
     facts: dict[str, Any] = {
-        "classes": classes, "class_counts": np.bincount(np.asarray(train.labels), minlength=len(classes)).tolist(),
+        "classes": classes, "class_counts": counts.tolist() if counts is not None else None,
         "mean": mean, "std": std, "statistics_of": len(numbers),
         "speakers": sorted(set(facts_of(train).speakers or [])), "splits": describe(parts, classes),
     }
@@ -212,11 +216,11 @@ def _with_tokens(source: Source, rows: list[list[int]], most: int) -> Source:
 
 
 def class_labels(source: Recordings, classes: list[str], data: CommandData) -> np.ndarray:
-    """Class of each recording, int64; new names are appended to `classes`, sorted."""
-    return numbered([_kept(label, data) for label in source.facts.labels or ()], classes)
+    """Class of each recording, int64, or its labels, [recordings, labels] float32; new names are appended to `classes`, sorted."""
+    return coded([_kept(label, data) for label in source.facts.labels or ()], classes)
 
 
-def _kept(label: str, data: CommandData) -> str:
+def _kept(label: Any, data: CommandData) -> Any:
     return label if not data.keywords or label in (*data.keywords, SILENCE) else UNKNOWN
 
 

@@ -1,4 +1,4 @@
-"""speech.commands: one label per recording."""
+"""speech.commands: one label per recording, or several."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from pipelines.encoders import blend
 from pipelines.fitting import kernel
 from pipelines.outputs import classification
 from pipelines.outputs.classes import Classes
+from pipelines.outputs.labels import Labels
 from pipelines.task.contract import Features, Task
 from pipelines.task.intervals import resampled_by_counts
 from pipelines.task.results import Judgement
@@ -44,13 +45,10 @@ class SoundClasses(Classes):
         return [] if chosen is None else [self.classes.index(chosen)]
 
     def add(self, judgement: Judgement, answered: classification.Classified, source: Source) -> None:
-        known, heard = facts_of(source), self.facts.get("speakers") or []
-        rows = sound_figures.accuracy_by_speaker(answered.hits, known.speakers)
+        rows = sound_figures.accuracy_by_speaker(answered.hits, facts_of(source).speakers)
         if rows:
             judgement.tables["per_speaker"] = rows
-        note = sound_figures.speakers_in_train(known.speakers, heard)
-        if note:
-            judgement.notes.append(note)
+        judgement.notes.extend(self.input.heard_note(source))
         self._keyword(judgement, answered, self.input.units(source))
 
     def _keyword(self, judgement: Judgement, answered: classification.Classified, units: Units) -> None:
@@ -85,15 +83,32 @@ class SoundClasses(Classes):
             " (evaluate.keyword)." if chosen else ", the hardest to tell from all others; evaluate.keyword chooses another."))
 
 
-class CommandTask(Task):
-    """speech.commands. Facts: `classes`, `class_counts`, `mean`, `std`, `speakers` of train (see speech.data.splits)."""
+class SoundLabels(Labels):
+    """Several labels a recording."""
 
-    input_class, output_class = Windows, SoundClasses
+    experiment: Commands
+    input: Windows
+
+    def judge(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], source: Source) -> Judgement:
+        judgement = super().judge(answers, targets, source)
+        judgement.notes.extend(self.input.heard_note(source))
+        return judgement
+
+
+class CommandTask(Task):
+    """speech.commands. Facts: `classes`, `class_counts`, `mean`, `std`, `speakers` of train (see speech.data.splits); of
+    several labels those of `Labels`, too."""
+
+    input_class = Windows
     facts_schema = CommandFacts
     hub_name = "audio-classification"
     input: Windows
-    output: SoundClasses
+    output: SoundClasses | SoundLabels
     experiment: Commands
+
+    def __init__(self, experiment: Commands, facts: dict[str, Any] | None = None):
+        self.output_class = SoundLabels if experiment.data.labels == "many" else SoundClasses
+        super().__init__(experiment, facts)
 
     def facts_error(self) -> str | None:
         names = self.facts.get("names")
@@ -126,7 +141,7 @@ class CommandTask(Task):
         """Audio, spectrograms before and after augmentation, and the model's answers; only now and then where epochs are short."""
         if not self.drawing.due():
             return
-        names = [self.output.classes[int(label)] for label in targets.numpy()[:SHOWN]]
+        names = [self.output.name_of(label) for label in targets.numpy()[:SHOWN]]
         waves = examples["samples"][:SHOWN].numpy() / np.float32(32768.0)
         before = self.input.features(tf.constant(waves))
         shares = self.output.answer(lambda batch: model(batch, training=False), before)["probabilities"].numpy()

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.config.messages import did_you_mean, listed
-from pipelines.data.source import Source, Tensors
+from pipelines.data.source import Source, Tensors, stored_label
 from pipelines.serving.output import WARNING
 from pipelines.task.contract import Cheap, PreparedForm, Requests, Splits
 from pipelines.task.results import Judgement
@@ -87,7 +87,7 @@ class Windows(Recordings):
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
         """One recording to the model's window, int16 [window]."""
         samples = to_window(raw["samples"][None], raw["length"][None], self.window)[0]
-        return {"samples": samples, **({"label": tf.cast(raw["label"], tf.int32)} if "label" in raw else {})}
+        return {"samples": samples, **stored_label(raw)}
 
     def prepare(self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None, epoch: tf.Tensor | None = None,
                 ) -> tuple[tf.Tensor, Tensors]:
@@ -117,6 +117,11 @@ class Windows(Recordings):
 
     def units(self, source: Source) -> Units:
         return sound_figures.units(source, facts_of(source).speakers, self.facts.get("speakers") or [], self.experiment.data.group_by)
+
+    def heard_note(self, source: Source) -> list[str]:
+        """What the report says of speakers that were heard in training."""
+        note = sound_figures.speakers_in_train(facts_of(source).speakers, self.facts.get("speakers") or [])
+        return [note] if note else []
 
     def draw(self, judgement: Judgement, source: Source, numbers: Sequence[int], captions: Sequence[Sequence[str]], title: str) -> None:
         """Spectrograms, as the model has them."""

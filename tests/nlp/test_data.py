@@ -302,3 +302,15 @@ def test_clinc_has_150_classes_and_texts_of_none():
     assert splits.test.name(5499).startswith("clinc_oos/test_oos")
     with pytest.raises(DataError, match="no feature 'intents'"):
         load(source="tfds", name="clinc_oos", label_key="intents")
+
+
+def test_a_text_in_several_class_folders_has_their_labels(tmp_path):
+    for name, sets in {"1": "ab", "2": "b", "3": "a", "4": "ab"}.items():
+        for label in sets:
+            (tmp_path / label).mkdir(exist_ok=True)
+            (tmp_path / label / f"{name}.txt").write_text(f"text {name}")
+    (tmp_path / "a" / "2.txt").write_text("another text of that name")
+    splits = load(source="folder", path=str(tmp_path), labels="many", validation=0.0, test=None)
+    stored = splits.train.gather(tf.range(len(splits.train), dtype=tf.int64))
+    found = dict(zip(stored["text"].numpy().tolist(), stored["label"].numpy().tolist()))
+    assert found == {b"text 1": [1, 1], b"text 2": [0, 1], b"text 3": [1, 0], b"text 4": [1, 1], b"another text of that name": [1, 0]}

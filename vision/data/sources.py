@@ -4,6 +4,7 @@ import importlib.util
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -13,6 +14,7 @@ from pipelines.data import arrays, folders
 from pipelines.data.cache import cache_folder
 from pipelines.data.files import FileSource, TensorSource
 from pipelines.data.fingerprint import of_files
+from pipelines.data.label_sets import coded, labels_in_table, labels_of_array, one_example_each
 from pipelines.data.mapping import mapped
 from pipelines.data.names import groups_in_names
 from pipelines.data.opened import Opened, check_columns, check_skipped
@@ -24,8 +26,6 @@ from pipelines.data.tables import (
     class_names,
     column,
     file_paths,
-    labels_of,
-    numbered,
     read_table,
     row,
     split_names,
@@ -68,11 +68,13 @@ def open_shipped(data: ImageData) -> Opened:
 
 
 def _own(splits: Mapping[str, Mapping[str, np.ndarray]], data: ImageData) -> Opened:
-    """A source of somebody's own: split -> {"image": [n, h, w] or [n, h, w, c], "label": [n], "group": [n] where data.group_by asks}."""
+    """A source of somebody's own: split -> {"image": [n, h, w] or [n, h, w, c], "label": [n], or with labels: many a list of labels each
+    or [n, labels] of 0 and 1, "group": [n] where data.group_by asks}."""
     wanted = ("image", "label", *(("group",) if data.group_by else ()))
     check_columns(splits, wanted, data.source)
-    parts = {split: arrays.Arrays({name: np.asarray(columns[name]) for name in wanted}, {name: name for name in wanted})
-             for split, columns in splits.items()}
+    listed = "label" if data.labels == "many" else None  # lists of labels differ in length, and are no array
+    parts = {split: arrays.Arrays({name: columns[name] if name == listed else np.asarray(columns[name]) for name in wanted},
+                                  {name: name for name in wanted}) for split, columns in splits.items()}
     return _of_arrays(f"source {data.source}", parts, data)
 
 
@@ -107,7 +109,12 @@ def _folder(data: ImageData) -> Opened:
     opened = folders.read_folders(data.path or "", key="image", suffixes=ENDINGS, kind="image", sniff=is_image,
                                  group_by=data.group_by, group_pattern=data.group_pattern, label_pattern=data.label_pattern,
                                  cache=cache_folder(data))
-    return Opened(str(data.path), sorted(opened.splits), opened.splits.__getitem__, opened.classes, opened.notes)
+
+    def load(split: str) -> Source:
+        source = opened.splits[split]
+        return one_example_each(source, len(opened.classes)) if data.labels == "many" else source
+
+    return Opened(str(data.path), sorted(opened.splits), load, opened.classes, opened.notes)
 
 
 def _table(data: ImageData) -> Opened:
@@ -118,13 +125,14 @@ def _table(data: ImageData) -> Opened:
     lost = LeftOut()
     table = read_table(path, text=text, names=data.columns, left_out=lost if data.on_bad_example == "skip" else None,
                        delimiter=data.delimiter, encoding=data.encoding, quote=data.quote)
-    labels = labels_of(table, data.label_key, path)
+    labels = labels_in_table(table, data, path)
     splits = split_names(values_of(table, data.split_key, path, "data.split_key"), data) if data.split_key else ["all"] * len(labels)
     groups = values_of(table, data.group_by, path, "data.group_by") if data.group_by and not by_folder and not by_name else None
     images = column(table, data.image_key, path, "data.image_key").to_pylist()
     classes: list[str] = []
-    codes, parts = numbered(labels, classes), np.array(splits)
+    codes, parts = coded(labels, classes), np.array(splits)
     skipped = list(lost.reasons)
+    several = "-many" if data.labels == "many" else ""  # labels are stored otherwise
     if all(isinstance(image, (bytes, dict)) for image in images):
         content = _contents(images, path)
 
@@ -132,7 +140,8 @@ def _table(data: ImageData) -> Opened:
             rows = np.flatnonzero(parts == split)
             with tf.device("CPU:0"):
                 values = {"image": tf.constant([content[row] for row in rows]), "label": tf.constant(codes[rows])}
-            return TensorSource(values, title=f"{path} {split}", fingerprint=f"{of_files([path], path.parent, whole=True)}-{split}",
+            identity = f"{of_files([path], path.parent, whole=True)}-{split}{several}"
+            return TensorSource(values, title=f"{path} {split}", fingerprint=identity,
                                 labels=codes[rows], groups=np.array(groups)[rows] if groups else None)
     else:
         files = file_paths(images, path, data.file_pattern, f"{data.image_key} (data.image_key)")
@@ -172,8 +181,13 @@ def _npz(data: ImageData) -> Opened:
 
 
 def _of_arrays(place: str, found: Mapping[str, arrays.Arrays], data: ImageData) -> Opened:
-    named = {split: _names_of(part.values["label"], place, part.names["label"]) for split, part in found.items()}
-    classes = class_names([label for labels in named.values() for label in set(labels)])
+    named: dict[str, list[Any]]
+    if data.labels == "many":
+        named = {split: labels_of_array(part.values["label"], data.label_separator) for split, part in found.items()}
+        classes = class_names([label for labels in named.values() for names in labels for label in names])
+    else:
+        named = {split: _names_of(part.values["label"], place, part.names["label"]) for split, part in found.items()}
+        classes = class_names([label for labels in named.values() for label in set(labels)])
     notes: list[str] = []
 
     def load(split: str) -> Source:
@@ -181,7 +195,7 @@ def _of_arrays(place: str, found: Mapping[str, arrays.Arrays], data: ImageData) 
         images, note = arrays.to_uint8(part.values["image"], f"{place}: array {part.names['image']!r}")
         if note and note not in notes:
             notes.append(note)
-        labels = numbered(named[split], classes)
+        labels = coded(named[split], classes)
         groups = part.values["group"].astype(str) if data.group_by else None
         return ArraySource({"image": images, "label": labels}, title=f"{place}:{part.names['image']}", labels=labels, groups=groups)
 

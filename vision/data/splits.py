@@ -1,7 +1,7 @@
 """The splits of an image experiment, with the facts learned from train alone.
 
 Raw examples are {"image": scalar string (encoded) or uint8 [h, w, c], "label": int64}. Data decoded
-in memory (digits, .npz, TFDS of one size) are arrays.
+in memory (digits, .npz, TFDS of one size) are arrays. With labels: many `label` is [labels] float32 of 0 and 1.
 """
 
 import contextlib
@@ -24,9 +24,10 @@ from pipelines.base.stored import Record
 from pipelines.data.cache import cache_folder
 from pipelines.data.divide import check_classes, check_several, divide
 from pipelines.data.files import FileSource
+from pipelines.data.label_sets import of_trained_labels
 from pipelines.data.mapping import mapped
 from pipelines.data.opened import Opened, without
-from pipelines.data.source import Source, origin
+from pipelines.data.source import Source, class_counts, origin
 from pipelines.data.split import choose, describe
 from pipelines.task.contract import Splits
 from vision.data.decode import decode_image as decode_image
@@ -71,14 +72,18 @@ def load_images(experiment: ImageClassification, *, judging: bool = False, mixed
     classes = opened.classes
     parts = {"train": train, "validation": validation, "test": test}
     check_classes(parts, classes, opened.place)
-    if not judging:
+    if data.labels == "many":
+        train, validation, test, classes = of_trained_labels(train, validation, test, opened, data, skipped)
+        parts = {"train": train, "validation": validation, "test": test}
+    elif not judging:
         check_several(classes if train.labels is None else [classes[label] for label in np.unique(train.labels)], opened.place,
                       labels=train.labels if data.limit is None else None)
     numbers = choose(STATISTICS, count=len(train), seed=data.split_seed, purpose="statistics", labels=train.labels)
     size, channels, mean, std = _cached_look(train, numbers, data, opened.place, mixed_size)
+    counts = class_counts(train, len(classes))
     facts: dict[str, Any] = {
         "classes": classes, "image_size": list(size), "channels": channels, "mean": mean, "std": std, "statistics_of": len(numbers),
-        "class_counts": np.bincount(train.labels, minlength=len(classes)).tolist() if train.labels is not None else None,
+        "class_counts": None if counts is None else counts.tolist(),
         "splits": describe(parts, classes),
     }
     return Splits(train=train, validation=validation, test=test, facts=facts, skipped=tuple(skipped), notes=(*opened.notes, *notes))

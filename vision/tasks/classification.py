@@ -1,6 +1,7 @@
-"""vision.classification: one label per image."""
+"""vision.classification: one label per image, or several."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -12,11 +13,12 @@ from pipelines.encoders import blend
 from pipelines.fitting import kernel
 from pipelines.outputs.classes import Classes
 from pipelines.outputs.classification import Classified
+from pipelines.outputs.labels import Labels
 from pipelines.task.contract import Features, Task
 from pipelines.task.results import Judgement
 from vision import models
 from vision.data.facts import ENCODER_FACTS, ImageFacts
-from vision.settings import ImageClassification, Kernel, Pretrained
+from vision.settings import ImageClassification, ImageEvaluate, Kernel, Pretrained
 from vision.tasks.images import Images
 
 if TYPE_CHECKING:
@@ -31,28 +33,41 @@ class ImageClasses(Classes):
 
     def answer(self, model: Callable[[tf.Tensor], tf.Tensor], inputs: tf.Tensor) -> Tensors:
         """Probabilities [batch, classes] float32: the softmax of the mean logits over the test-time views."""
-        views = test_time_views(inputs, flip=self.experiment.evaluate.flip, shift=self.experiment.evaluate.shift)
-        logits = tf.add_n([tf.cast(model(view), tf.float32) * weight for view, weight in views])
-        return {"probabilities": tf.nn.softmax(logits)}
+        return super().answer(partial(mean_logits, model, self.experiment.evaluate), inputs)
 
     def add(self, judgement: Judgement, answered: Classified, source: Source) -> None:
-        settings = self.experiment.evaluate
-        if settings.flip or settings.shift:
-            judgement.notes.append(
-                f"Answers are means over test-time views (flip: {settings.flip}, shift: {settings.shift} px); "
-                "validation during training is without them."
-            )
+        judgement.notes.extend(views_note(self.experiment.evaluate))
+
+
+class ImageLabels(Labels):
+    """Answers are means over test-time views."""
+
+    experiment: ImageClassification
+    input: Images
+
+    def answer(self, model: Callable[[tf.Tensor], tf.Tensor], inputs: tf.Tensor) -> Tensors:
+        """Probabilities [batch, labels] float32, of each label by itself: of the mean logits over the test-time views."""
+        return super().answer(partial(mean_logits, model, self.experiment.evaluate), inputs)
+
+    def judge(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], source: Source) -> Judgement:
+        judgement = super().judge(answers, targets, source)
+        judgement.notes.extend(views_note(self.experiment.evaluate))
+        return judgement
 
 
 class Classification(Task):
-    """vision.classification. Facts: those of `Images` and `Classes`."""
+    """vision.classification. Facts: those of `Images` and of `Classes` or `Labels`."""
 
-    input_class, output_class = Images, ImageClasses
+    input_class = Images
     facts_schema = ImageFacts
     hub_name = "image-classification"
     input: Images
-    output: ImageClasses
+    output: ImageClasses | ImageLabels
     experiment: ImageClassification
+
+    def __init__(self, experiment: ImageClassification, facts: dict[str, Any] | None = None):
+        self.output_class = ImageLabels if experiment.data.labels == "many" else ImageClasses
+        super().__init__(experiment, facts)
 
     def facts_error(self) -> str | None:
         model = self.experiment.model
@@ -98,10 +113,23 @@ class Classification(Task):
     def show(self, source: Source, writer: "Writer", step: int, *, inputs: Any = None, targets: Any = None, split: str = "train") -> None:
         if not self.drawing.due():
             return
-        labels = targets.numpy()
-        names = [self.output.classes[int(row if labels.ndim == 1 else row.argmax())] for row in labels]
+        names = [self.output.name_of(label) for label in targets.numpy()]
         with self.drawing:
             writer.images("inputs after augmentation", np.clip(np.rint(inputs.numpy()), 0, 255).astype(np.uint8), step, captions=names)
+
+
+def mean_logits(model: Callable[[tf.Tensor], tf.Tensor], settings: ImageEvaluate, images: tf.Tensor) -> tf.Tensor:
+    """Logits [batch, classes] float32: their mean over the test-time views."""
+    views = test_time_views(images, flip=settings.flip, shift=settings.shift)
+    return tf.add_n([tf.cast(model(view), tf.float32) * weight for view, weight in views])
+
+
+def views_note(settings: ImageEvaluate) -> list[str]:
+    """What the report says of them."""
+    if not settings.flip and not settings.shift:
+        return []
+    return [f"Answers are means over test-time views (flip: {settings.flip}, shift: {settings.shift} px); "
+            "validation during training is without them."]
 
 
 def test_time_views(images: tf.Tensor, *, flip: bool, shift: int) -> list[tuple[tf.Tensor, float]]:

@@ -13,7 +13,7 @@ from pipelines.base import figures
 from pipelines.base.errors import DataError
 from pipelines.base.regular import check_regular
 from pipelines.data.shards import ShardSource
-from pipelines.data.source import Source, Tensors
+from pipelines.data.source import Source, Tensors, stored_label
 from pipelines.task.contract import Cheap, Decoding, Input, PreparedForm, Read, Requests, Signature, Splits
 from pipelines.task.form import Field
 from pipelines.task.results import Judgement
@@ -81,7 +81,7 @@ class Images(Input):
             area=(area[0], area[1]) if area else None,
             max_pixels=self.experiment.data.max_pixels,
         )
-        return {**raw, "image": image, **({"label": tf.cast(raw["label"], tf.int32)} if "label" in raw else {})}
+        return {**raw, "image": image, **stored_label(raw)}
 
     def prepare(
         self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None, epoch: tf.Tensor | None = None

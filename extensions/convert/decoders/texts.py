@@ -34,7 +34,8 @@ def words(settings, answers):
     classes, threshold = facts["classes"], facts.get("threshold")
     named = dict(zip(classes, shares.tolist()))
     if settings["many"]:
-        chosen = [place for place in np.argsort(-shares, kind="stable") if shares[place] >= (0.5 if threshold is None else threshold)]
+        least = np.array(facts.get("thresholds") or [0.5 if threshold is None else threshold] * len(classes), np.float32)
+        chosen = [place for place in np.argsort(-shares, kind="stable") if shares[place] >= least[place]]
         return {"labels": [classes[place] for place in chosen], "probabilities": named}
     best = int(shares.argmax())
     sure = not settings["outside"] or threshold is None or shares[best] >= np.float32(threshold)
