@@ -76,7 +76,7 @@ def survey(order: Mapping[str, Any]) -> dict[str, Any]:
 
     Judges the untrained model on some of validation. Nothing is written besides the result.
     """
-    from pipelines.training.evaluation import Evaluator, batch_size
+    from pipelines.training.evaluation import Evaluator
     from pipelines.training.session import assemble
 
     experiment = _experiment(order)
@@ -86,17 +86,16 @@ def survey(order: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigError(NO_VALIDATION)
     numbers = np.unique(np.linspace(0, len(validation) - 1, min(len(validation), SURVEYED)).astype(np.int64))
     source = validation if len(numbers) == len(validation) else validation.subset(numbers)
-    one = Evaluator(session.task, session.model, source, machine=session.machine, data=experiment.data,
-                    batch=batch_size(experiment.evaluate, experiment.train.batch_size))
+    one = Evaluator(session.task, session.model, source, machine=session.machine)
     streamed = ["loss", *session.step.score_names, *(one.name for one in experiment.evaluate.metrics)]
     judged: list[str] | None
     try:
         answers, targets = one.judged()
-        judged = list(session.task.judge(answers, targets, one.source).metrics)
+        judged = list(session.task.output.judge(answers, targets, one.source).metrics)
     except Exception:
         traceback.print_exc()
         judged = None  # a judgement may need more than this; then the first trial shows what there is
-    return {"streamed": streamed, "judged": judged, "watch": list(session.watch), "own": list(session.task.watch),
+    return {"streamed": streamed, "judged": judged, "watch": list(session.watch), "own": list(session.task.output.watch),
             "precision": session.machine.precision, "replicas": session.machine.replicas, "steps_per_epoch": session.plan.steps_per_epoch,
             "fingerprint": {"train": session.splits.train.fingerprint(), "validation": validation.fingerprint()}}
 
