@@ -6,9 +6,9 @@ Every way gives the same examples for the same (seed, epoch, step), so caching c
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -17,7 +17,7 @@ from pipelines.base.errors import DataError
 from pipelines.config.schema import Data
 from pipelines.data import order
 from pipelines.data.cache import Decode, bad_example, cached, decoded_spec, readable, unreadable
-from pipelines.data.lengths import FlatSource, Lengths, Varying, fit, stacked
+from pipelines.data.lengths import FlatSource, Lengths, fit, stacked
 from pipelines.data.mapping import mapped
 from pipelines.data.source import ArraySource, Source, Tensors
 from pipelines.data.stream import StreamSource
@@ -27,21 +27,8 @@ from pipelines.machine.devices import Machine
 DEVICE_SHARE = 0.25  # of a GPU's free memory that data may take
 
 
-class Decodes(Varying, Protocol):
-    """A task, which says how its examples are decoded."""
-
-    @property
-    def stored_decoded(self) -> bool: ...
-    @property
-    def random_decode(self) -> bool: ...
-    @property
-    def facts(self) -> dict[str, Any]: ...
-    @property
-    def decode(self) -> Decode: ...
-
-
 @dataclass(frozen=True)
-class Decoding:
+class Reading:
     """How raw examples become those of a batch.
 
     Attributes:
@@ -57,9 +44,10 @@ class Decoding:
     lengths: Lengths | None = None
 
     @classmethod
-    def of(cls, task: Decodes, *, few: bool = False) -> "Decoding":
+    def of(cls, task: Any, *, few: bool = False) -> "Reading":
         """A task's; `few` as in `Lengths`."""
-        return cls(None if task.stored_decoded else task.decode, task.random_decode, task.facts, Lengths.of(task, few=few))
+        lengths = task.input.lengths
+        return cls(task.input.decoder, task.input.decoding.random, task.facts, lengths and replace(lengths, few=few))
 
 
 class Feed:
@@ -336,22 +324,22 @@ def distributed(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy) -> A
     return iter(strategy.distribute_datasets_from_function(lambda _: dataset))
 
 
-def make_feed(source: Source, decoding: Decoding, *, plan: order.Plan, seed: int, shuffle: bool, data: Data, machine: Machine) -> Feed:
+def make_feed(source: Source, reading: Reading, *, plan: order.Plan, seed: int, shuffle: bool, data: Data, machine: Machine) -> Feed:
     """Chooses how a source is fed to the step.
 
     Args:
         shuffle: examples come in a training's order, and are decoded with a key.
         data: `cache`, `cache_folder`, `workers`.
     """
-    random = decoding.random and shuffle
+    random = reading.random and shuffle
     if source.decoded and random:
         raise ValueError("decoding draws from its key, and the source is decoded already")
-    decode, lengths = None if source.decoded else decoding.decode, decoding.lengths
+    decode, lengths = None if source.decoded else reading.decode, reading.lengths
     common: dict[str, Any] = {"source": source, "decode": decode, "plan": plan, "seed": seed, "shuffle": shuffle, "rule": lengths,
                               "own": machine.own, "spec": decoded_spec(source, decode)}
     if isinstance(source, StreamSource):
         return StreamFeed(strategy=machine.strategy, workers=data.workers, **common)
-    kept = None if random else cached(source, decode, data, facts=decoding.facts, lengths=lengths, spec=common["spec"])
+    kept = None if random else cached(source, decode, data, facts=reading.facts, lengths=lengths, spec=common["spec"])
     if kept is None:
         how = "decoded on the way" if decode else "read from where they are stored"
         return PipelineFeed(None, strategy=machine.strategy, workers=data.workers, summary=f"{len(source):,} examples, {how}", **common)

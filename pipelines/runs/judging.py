@@ -8,10 +8,10 @@ import numpy as np
 from pipelines.base.progress import Work
 from pipelines.data.source import Source
 from pipelines.data.stream import StreamSource
-from pipelines.reports.baselines import put_beside
+from pipelines.outputs.baselines import put_beside
 from pipelines.runs.policy import Policy
 from pipelines.task.contract import Condensed
-from pipelines.task.judging import add_own
+from pipelines.task.own_metrics import add_own
 from pipelines.task.results import Baseline, Judgement
 from pipelines.training.evaluation import Evaluator
 from pipelines.training.session import Session
@@ -68,12 +68,12 @@ def judge(session: Session, policy: Policy, watching: Evaluator | None, known: C
         answers, targets = every[split]
         source = getattr(session.splits, split)
         with Work(session.say, f"judging {split}"):
-            judgement = judgements[split] = session.task.judge(answers, targets, source)
+            judgement = judgements[split] = session.task.output.judge(answers, targets, source)
             add_own(judgement, one.own, evaluate.bootstrap)
             if policy.details:
-                session.task.explain(session.model, judgement, answers, targets, source)
+                session.task.output.explain(session.model, judgement, answers, targets, source)
         if baseline is not None:
-            own, other = session.task.each(answers, targets), baseline.score(source)
+            own, other = session.task.output.each(answers, targets), baseline.score(source)
             cost = next((one.cost for one in session.transforms if one.cost), None)
             put_beside(judgement, baseline, own, other, evaluate.bootstrap, cost=cost)
         if judgement.beaten and policy.guidance and (split == "test" or test is None):
@@ -92,4 +92,4 @@ def _fitted(session: Session, evaluators: Mapping[str, Evaluator | None]) -> Bas
         several = session.machine.group.size > 1  # the others have no part in it
         return (evaluator(session, source, alone=several) if several or known is None else known).features(function)
 
-    return session.task.baseline(train, features)
+    return session.task.output.baseline(train, features)

@@ -22,8 +22,8 @@ from pipelines.serving.export import MANIFEST, SIGNATURE, Manifest
 from pipelines.serving.graph_operations import refuse_reaching
 from pipelines.serving.output import Prediction
 from pipelines.serving.predict import UNREADABLE, rows_of
-from pipelines.task.answering import raw_example
 from pipelines.task.form import KINDS, Field, fields_of
+from pipelines.task.requests import raw_example
 
 OPERATIONS = ("tensorflow_text",)  # modules that may be imported for the operations of a graph
 BATCH = 64  # examples answered at a time

@@ -77,6 +77,19 @@ def test_a_rating_is_served_as_it_was_judged(ratings):
     np.testing.assert_allclose(asked([{}] * 40), asked([{"time": time} for time in last]), atol=1e-6)
 
 
+def test_ratings_with_unknown_user_and_item_and_a_request_without_an_item(ratings):
+    run, report = ratings
+    rows = {row["of"]: row for row in report["tables"]["test/model_and_baselines"]}
+    assert rows["model"]["rmse"] < rows["mean"]["rmse"]
+    pair, unknown, bad, alone = predicted(run, "u1,i3", "nobody,nothing", '{"user": "u1", "item": "i3", "time": "soon"}', "u1")
+    assert pair.values["known"] and not unknown.values["known"]
+    facts = run.task.facts["label"]
+    assert facts["low"] <= unknown.values["prediction"] <= facts["high"]
+    assert unknown.values["prediction"] == pytest.approx(facts["mean"], abs=0.7)
+    assert "'soon' is no time" in bad.error
+    assert "no item" in alone.error and "USER,ITEM" in alone.error
+
+
 def test_ratings_are_judged_again_as_they_were(ratings):
     check_report(*ratings, "validation", "test")
 

@@ -18,24 +18,20 @@ FLIP, SHIFT, ERASE, MIX, RAND_AUGMENT = 0, 1, 3, 5, 16
 
 
 def augment(
-    images: tf.Tensor, labels: tf.Tensor, settings: Augment, *, keys: tf.Tensor, seed: tf.Tensor, epoch: tf.Tensor, classes: int,
-    mean: Sequence[float],
-) -> tuple[tf.Tensor, tf.Tensor]:
+    images: tf.Tensor, settings: Augment, *, keys: tf.Tensor, seed: tf.Tensor, epoch: tf.Tensor, mean: Sequence[float],
+) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
     """Augments a batch of training images. In graph.
 
     Args:
         images: [batch, height, width, channels] uint8 or float, 0..255.
-        labels: [batch] integer.
         settings: the experiment's augment section (`random_resized_crop` belongs to decoding and is not done here).
         keys: int32 [batch, 2], one for each example and epoch.
         seed: int32 [2], one for the step.
         epoch: int64 scalar.
-        classes: number of classes.
         mean: mean of each channel, 0..255, with which `erase` fills.
 
     Returns:
-        (images [batch, height, width, channels] float32, 0..255; labels [batch] as given, or, with MixUp or CutMix,
-        targets [batch, classes] float32 that sum to 1).
+        (images [batch, height, width, channels] float32, 0..255; with MixUp or CutMix what targets must follow, as `mix` has it).
     """
     images = tf.cast(move_and_erase(images, settings, keys, epoch, mean), tf.float32)
     if settings.rand_augment:
@@ -45,9 +41,8 @@ def augment(
         shape = images.shape
         images = tf.ensure_shape(tf.cast(AUGMENTATIONS.build(settings.own, images=images, keys=random.own(keys)), tf.float32), shape)
     if settings.mixup or settings.cutmix:
-        return mix(images, labels, mixup=settings.mixup, cutmix=settings.cutmix, keys=keys, stream=MIX, seed=seed,
-                   classes=classes)
-    return images, labels
+        return mix(images, mixup=settings.mixup, cutmix=settings.cutmix, keys=keys, stream=MIX, seed=seed)
+    return images, {}
 
 
 def mirrored(images: tf.Tensor, settings: Augment, keys: tf.Tensor, epoch: tf.Tensor) -> tf.Tensor:

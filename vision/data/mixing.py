@@ -1,4 +1,4 @@
-"""MixUp and CutMix: an image and its label mixed with those of its neighbour in the shuffled batch. In graph, pure.
+"""MixUp and CutMix: an image mixed with its neighbour in the shuffled batch. In graph, pure.
 
 Two neighbours are each other's partners. A share and a box are drawn from the image's own key, so that the result does not depend on how
 the batch is divided, as long as its parts are even: the last image of an odd one stays as it is.
@@ -15,22 +15,20 @@ LEVELS = 4096  # shares that can be drawn
 
 
 def mix(
-    images: tf.Tensor, labels: tf.Tensor, *, mixup: float, cutmix: float, keys: tf.Tensor, stream: int, seed: tf.Tensor, classes: int,
-) -> tuple[tf.Tensor, tf.Tensor]:
+    images: tf.Tensor, *, mixup: float, cutmix: float, keys: tf.Tensor, stream: int, seed: tf.Tensor,
+) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
     """MixUp or CutMix; where both alphas are set, each step takes one of them at even odds.
 
     Args:
         images: [batch, height, width, channels] float32.
-        labels: [batch] integer.
         mixup: alpha of MixUp (Zhang et al. 2018), 0 for none.
         cutmix: alpha of CutMix (Yun et al. 2019), 0 for none.
         keys: int32 [batch, 2], one for each example and epoch.
         stream: the first of three draws from a key.
         seed: int32 [2], of the step.
-        classes: number of classes.
 
     Returns:
-        (images as given, targets [batch, classes] float32 that sum to 1).
+        (images as given, {"partner": [batch] int32, which other example is in each, "share": [batch] float32, what is left of its own}).
     """
     batch = tf.shape(images)[0]
     partner = tf.minimum(tf.bitwise.bitwise_xor(tf.range(batch), 1), batch - 1)
@@ -44,12 +42,10 @@ def mix(
         return _paste(images, others, _beta(drawn[0], cutmix), drawn[1:, :, None])
 
     if mixup and cutmix:
-        mixed, weight = tf.cond(tf.random.stateless_uniform([], seed) < 0.5, blended, pasted)
+        mixed, share = tf.cond(tf.random.stateless_uniform([], seed) < 0.5, blended, pasted)
     else:
-        mixed, weight = blended() if mixup else pasted()
-    targets = tf.one_hot(labels, classes)
-    weight = weight[:, None]
-    return mixed, weight * targets + (1.0 - weight) * tf.gather(targets, partner)
+        mixed, share = blended() if mixup else pasted()
+    return mixed, {"partner": partner, "share": share}
 
 
 def _blend(images: tf.Tensor, others: tf.Tensor, share: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
