@@ -376,7 +376,7 @@ def test_the_exported_model_answers_as_the_run_with_tensorflow_alone(trained, tm
 
     from pipelines.serving.answers import respond, stacked
     from pipelines.serving.export import export
-    from pipelines.serving.graph_operations import refuse_reaching
+    from pipelines.serving.exported import refuse_reaching
 
     case, run, _, splits = trained
     (tmp_path / "inputs").mkdir()

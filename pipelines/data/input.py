@@ -28,7 +28,7 @@ DEVICE_SHARE = 0.25  # of a GPU's free memory that data may take
 
 
 @dataclass(frozen=True)
-class Reading:
+class Decoder:
     """How raw examples become those of a batch.
 
     Attributes:
@@ -44,10 +44,10 @@ class Reading:
     lengths: Lengths | None = None
 
     @classmethod
-    def of(cls, task: Any, *, few: bool = False) -> "Reading":
-        """A task's; `few` as in `Lengths`."""
-        lengths = task.input.lengths
-        return cls(task.input.decoder, task.input.decoding.random, task.facts, lengths and replace(lengths, few=few))
+    def of(cls, task: Any, *, few: bool = False) -> "Decoder":
+        """That of a `task.contract.Task`; `few` as in `Lengths`."""
+        decoding, lengths = task.input.decoding, task.input.lengths
+        return cls(task.input.decoder, decoding.random, task.facts, lengths and replace(lengths, few=few))
 
 
 class Feed:
@@ -324,22 +324,22 @@ def distributed(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy) -> A
     return iter(strategy.distribute_datasets_from_function(lambda _: dataset))
 
 
-def make_feed(source: Source, reading: Reading, *, plan: order.Plan, seed: int, shuffle: bool, data: Data, machine: Machine) -> Feed:
+def make_feed(source: Source, decoding: Decoder, *, plan: order.Plan, seed: int, shuffle: bool, data: Data, machine: Machine) -> Feed:
     """Chooses how a source is fed to the step.
 
     Args:
         shuffle: examples come in a training's order, and are decoded with a key.
         data: `cache`, `cache_folder`, `workers`.
     """
-    random = reading.random and shuffle
+    random = decoding.random and shuffle
     if source.decoded and random:
         raise ValueError("decoding draws from its key, and the source is decoded already")
-    decode, lengths = None if source.decoded else reading.decode, reading.lengths
+    decode, lengths = None if source.decoded else decoding.decode, decoding.lengths
     common: dict[str, Any] = {"source": source, "decode": decode, "plan": plan, "seed": seed, "shuffle": shuffle, "rule": lengths,
                               "own": machine.own, "spec": decoded_spec(source, decode)}
     if isinstance(source, StreamSource):
         return StreamFeed(strategy=machine.strategy, workers=data.workers, **common)
-    kept = None if random else cached(source, decode, data, facts=reading.facts, lengths=lengths, spec=common["spec"])
+    kept = None if random else cached(source, decode, data, facts=decoding.facts, lengths=lengths, spec=common["spec"])
     if kept is None:
         how = "decoded on the way" if decode else "read from where they are stored"
         return PipelineFeed(None, strategy=machine.strategy, workers=data.workers, summary=f"{len(source):,} examples, {how}", **common)

@@ -1,6 +1,7 @@
 """The report of a run: report.md for reading, report.html to share, report.json for programs, the model card, and the figures.
 
-report.json is written last: where it exists, the report is whole. Its text comes from `run_report.py`.
+report.json is written last: where it exists, the report is whole. Its text comes from `run_report.py`. `changed_settings` says what
+an experiment sets otherwise than the defaults.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from pipelines.base.figures import png
 from pipelines.base.files import abridged, finite, write_json, write_whole
@@ -17,15 +18,62 @@ from pipelines.reports.card import card
 from pipelines.reports.html import page
 from pipelines.reports.predictions import FILE as PREDICTIONS
 from pipelines.reports.predictions import write as write_predictions
-from pipelines.reports.resamples import write_resamples
+from pipelines.reports.predictions import write_resamples
 from pipelines.reports.run_report import CURVES, RunReport
-from pipelines.reports.settings import changed_settings
 from pipelines.task.contract import Splits
 from pipelines.task.intervals import spread
 from pipelines.task.results import Judgement
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+_NONE = object()  # where a setting has no default
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A setting by dotted name, its value, and its default (`required`: it has none)."""
+
+    name: str
+    value: Any
+    default: Any
+    required: bool = False
+
+
+def changed_settings(section: BaseModel, *, leave_out: tuple[str, ...] = ()) -> list[Changed]:
+    """The settings whose values are not their defaults, in order of the schema; those without default are always among them.
+
+    Args:
+        leave_out: sections at the top that do not count, such as `tune`.
+    """
+    names = [name for name in type(section).model_fields if name not in leave_out]
+    return [change for name in names for change in _differing(section, name, _default(section, name), "")]
+
+
+def _differing(section: BaseModel, name: str, default: Any, prefix: str) -> list[Changed]:
+    value, dotted = getattr(section, name), f"{prefix}{name}"
+    if not isinstance(value, BaseModel):
+        if isinstance(value, list):
+            value = [one.model_dump() if isinstance(one, BaseModel) else one for one in value]
+        required = default is _NONE
+        same = value == default and type(value) is type(default)
+        return [] if same else [Changed(dotted, value, None if required else default, required)]
+    same_kind = type(default) is type(value)
+    changes = []
+    for inner in type(value).model_fields:
+        changes += _differing(value, inner, getattr(default, inner) if same_kind else _default(value, inner), f"{dotted}.")
+    return changes
+
+
+def _default(section: BaseModel, name: str) -> Any:
+    field = type(section).model_fields[name]
+    if field.is_required():
+        return _NONE
+    try:
+        return field.get_default(call_default_factory=True, validated_data={})
+    except ValidationError:  # a section with settings that must be given has no default as a whole
+        return _NONE
 
 
 @dataclass(frozen=True)

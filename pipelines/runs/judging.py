@@ -9,7 +9,7 @@ from pipelines.base.progress import Work
 from pipelines.data.source import Source
 from pipelines.data.stream import StreamSource
 from pipelines.outputs.baselines import put_beside
-from pipelines.runs.policy import Policy
+from pipelines.runs.work import Policy
 from pipelines.task.contract import Condensed
 from pipelines.task.own_metrics import add_own
 from pipelines.task.results import Baseline, Judgement

@@ -8,8 +8,7 @@ from pipelines.base import figures
 from pipelines.base.files import write_json
 from pipelines.monitoring.metrics_log import read_rows
 from pipelines.monitoring.tensorboard import Writer
-from pipelines.reports.report import Reported, write_report
-from pipelines.reports.settings import changed_settings
+from pipelines.reports.report import Reported, changed_settings, write_report
 from pipelines.runs import judging, run_display
 from pipelines.runs.hooking import Hooked
 from pipelines.runs.work import Work

@@ -12,11 +12,11 @@ import tensorflow as tf
 
 from pipelines.base.progress import Say, Work, silent
 from pipelines.data import order
-from pipelines.data.input import Feed, Reading, make_feed
+from pipelines.data.input import Decoder, Feed, make_feed
 from pipelines.data.lengths import joined
 from pipelines.data.source import Source
 from pipelines.machine import compiling
-from pipelines.machine.constant_weights import constant
+from pipelines.machine.compiling import constant
 from pipelines.machine.devices import Machine
 from pipelines.task.contract import Condensed, Task
 from pipelines.task.own_metrics import own_scores
@@ -46,7 +46,7 @@ class Evaluator:
         batch = min(batch or experiment.evaluate.batch_size or max(256, experiment.train.batch_size), len(source))
         batch += -batch % machine.replicas
         self.plan = order.Plan(len(source), batch, machine.replicas)
-        self.feed: Feed = make_feed(source, Reading.of(task), plan=self.plan, seed=0, shuffle=False, data=experiment.data, machine=machine)
+        self.feed: Feed = make_feed(source, Decoder.of(task), plan=self.plan, seed=0, shuffle=False, data=experiment.data, machine=machine)
         self.own: Arrays = {}  # name -> [examples], of the metrics in evaluate.metrics
         # traced once for scores, answers and features; of the examples alone, since a concrete function wants its defaults, too
         self._prepare = compiling.Once(tf.function(lambda examples: task.prepare(examples), autograph=False))

@@ -11,7 +11,7 @@ import numpy as np
 from pipelines.base.errors import ConfigError
 from pipelines.base.progress import Say, Work, silent
 from pipelines.config.schema import Experiment, protected_by
-from pipelines.data.input import Feed, Reading, make_feed
+from pipelines.data.input import Decoder, Feed, make_feed
 from pipelines.data.source import Source
 from pipelines.encoders import trainable
 from pipelines.task.contract import Task
@@ -180,9 +180,9 @@ def build_update(begun: Prepared, learner: Learner, steps: int) -> Update:
 def build_feeds(begun: Prepared, learner: Learner) -> tuple[Feed, Feed]:
     """What feeds the learner, and the same examples as the whole network sees them."""
     task, machine, train = begun.task, begun.machine, begun.task.experiment.train
-    feed = make_feed(learner.train, Reading.of(learner.task, few=machine.xla), plan=begun.plan, seed=train.seed, shuffle=True,
+    feed = make_feed(learner.train, Decoder.of(learner.task, few=machine.xla), plan=begun.plan, seed=train.seed, shuffle=True,
                      data=task.experiment.data, machine=machine)
     if learner.model is begun.model:
         return feed, feed
-    whole = Reading.of(task)
+    whole = Decoder.of(task)
     return feed, Feed(begun.splits.train, whole.decode, plan=begun.plan, seed=train.seed, shuffle=True, rule=whole.lengths)

@@ -25,14 +25,12 @@ from pipelines.config.yaml_text import resolved_yaml
 from pipelines.machine.memory import WORKERS
 from pipelines.runs.launcher import Processes
 from pipelines.tuning import tuner_space
-from pipelines.tuning.best import best_yaml, repeated_yaml
-from pipelines.tuning.devices import worker_devices
 from pipelines.tuning.extra_runs import REPEATED, WAIT_SECONDS, alone, repeat
 from pipelines.tuning.front import worth
 from pipelines.tuning.progress import SearchProgress
-from pipelines.tuning.search_folder import NO_VALIDATION, Journal, SearchFolder, trial_name
+from pipelines.tuning.search_folder import NO_VALIDATION, Journal, SearchFolder, best_yaml, repeated_yaml, trial_name
 from pipelines.tuning.stored import check_events
-from pipelines.tuning.trial_processes import Nursery
+from pipelines.tuning.trial_processes import Nursery, worker_devices
 from pipelines.tuning.trials import Stopped, Trial, best_of, read_result, time_left
 
 GIVE_UP = 10  # trials that failed before any succeeded: then the experiment is wrong, not the setting

@@ -17,7 +17,7 @@ from pipelines.task.results import Judgement
 from pipelines.task.units import Units
 from speech.data.facts import CommandFacts
 from speech.data.recordings import facts_of
-from speech.metrics import detection, sound_figures, speakers
+from speech.metrics import detection, sound_figures
 from speech.models import command_model
 from speech.settings import Commands, Kernel, PretrainedCommands
 from speech.tasks.windows import Windows, keyword_of
@@ -45,10 +45,10 @@ class SoundClasses(Classes):
 
     def add(self, judgement: Judgement, answered: classification.Classified, source: Source) -> None:
         known, heard = facts_of(source), self.facts.get("speakers") or []
-        rows = speakers.accuracy_by_speaker(answered.hits, known.speakers)
+        rows = sound_figures.accuracy_by_speaker(answered.hits, known.speakers)
         if rows:
             judgement.tables["per_speaker"] = rows
-        note = speakers.speakers_in_train(known.speakers, heard)
+        note = sound_figures.speakers_in_train(known.speakers, heard)
         if note:
             judgement.notes.append(note)
         self._keyword(judgement, answered, self.input.units(source))

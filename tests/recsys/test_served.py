@@ -169,7 +169,7 @@ def test_the_first_not_below_is_found_at_any_place():
 @pytest.fixture(scope="module", params=["recsys/quickstart", "recsys/movielens_retrieval"])
 def in_time(request, tmp_path_factory):
     """Lists with the latest events held out, so that some users begin in validation, some in test."""
-    from recsys.data.quickstart import synthetic_log
+    from recsys.data.sources import synthetic_log
 
     log = synthetic_log()
     rows = [

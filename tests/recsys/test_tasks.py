@@ -258,7 +258,7 @@ def test_movielens_is_read_and_divided():
 def test_a_run_is_judged_on_other_data_in_its_own_numbers(next_item, tmp_path):
     """The same events as a table, in another order of ids and rows: the same users are test, and the same answers come."""
     from pipelines.serving.evaluate import evaluate
-    from recsys.data.quickstart import synthetic_log
+    from recsys.data.sources import synthetic_log
 
     run, report = next_item
     log = synthetic_log()

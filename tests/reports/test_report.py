@@ -18,8 +18,8 @@ from pipelines.outputs.per_class import per_class
 from pipelines.reports import report
 from pipelines.reports.blocks import Bullets, Code, Heading, Paragraph, Picture, Table, markdown
 from pipelines.reports.html import page
-from pipelines.reports.settings import changed_settings
-from pipelines.reports.tables import facts_table, records_table
+from pipelines.reports.report import changed_settings
+from pipelines.reports.run_report import facts_table, records_table
 from pipelines.task.contract import Splits
 from pipelines.task.results import Judgement, Metric
 

@@ -18,7 +18,7 @@ from pipelines.serving.output import WRITERS, Shown
 from speech.data.files import find_recordings
 from speech.data.manifests import BadRow
 from speech.data.recordings import Facts, Recordings
-from speech.tasks.transcription import BLANK
+from speech.tasks.transcript import BLANK
 from tests.speech.synthetic_recordings import class_folders, tone, write
 
 pytestmark = pytest.mark.slow

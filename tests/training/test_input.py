@@ -14,7 +14,7 @@ from pipelines.base.files import whole_folder
 from pipelines.config.schema import Data
 from pipelines.data import cache, order
 from pipelines.data.files import FileSource
-from pipelines.data.input import DeviceFeed, Feed, PipelineFeed, Reading, make_feed
+from pipelines.data.input import Decoder, DeviceFeed, Feed, PipelineFeed, make_feed
 from pipelines.data.source import ArraySource
 from pipelines.machine import memory
 from tests import processes
@@ -50,7 +50,7 @@ def jitter(raw, key=None):
 
 def feed(source, how: str, folder: Path, *, size=8, replicas=1, decode=decode, examples=EXAMPLES, shuffle=True, random=False) -> Feed:
     machine = SimpleNamespace(strategy=tf.distribute.get_strategy(), devices=("CPU:0",), own=range(replicas))
-    return make_feed(source, Reading(decode, random), plan=order.Plan(examples, size, replicas), seed=SEED, shuffle=shuffle,
+    return make_feed(source, Decoder(decode, random), plan=order.Plan(examples, size, replicas), seed=SEED, shuffle=shuffle,
                      data=Data(cache=how, cache_folder=str(folder)), machine=machine)
 
 
@@ -255,7 +255,7 @@ def test_a_broken_example_is_named_by_its_step(broken, random_decode, tmp_path):
 
 
 def test_the_order_of_reading_does_not_depend_on_speed(tmp_path):
-    """Reading takes longer for some: the batches are in order nevertheless."""
+    """Decoding takes longer for some: the batches are in order nevertheless."""
     source = ArraySource({"x": np.arange(64)})
 
     def slow(raw, key=None):

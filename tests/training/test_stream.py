@@ -13,7 +13,7 @@ import tensorflow as tf
 from pipelines.base.errors import DataError
 from pipelines.config.schema import Data, Train
 from pipelines.data import order
-from pipelines.data.input import Reading, StreamFeed, make_feed
+from pipelines.data.input import Decoder, StreamFeed, make_feed
 from pipelines.data.stream import StreamSource
 from pipelines.machine.devices import prepare as prepare_devices
 from tests import processes
@@ -39,7 +39,7 @@ def feed(data_dir, *, shuffle=True, plan=None, decode=decode, own=None, window=1
     source = StreamSource("made", "train", data_dir=data_dir, fields={"image": "image"}, window=window, readers=readers)
     machine, plan = prepare_devices(Train(devices="cpu", precision="float32")), plan or order.Plan(EXAMPLES, 16)
     machine = SimpleNamespace(strategy=machine.strategy, devices=machine.devices, own=own or range(plan.replicas))
-    made = make_feed(source, Reading(decode, random=True), plan=plan, seed=5, shuffle=shuffle, data=Data(), machine=machine)
+    made = make_feed(source, Decoder(decode, random=True), plan=plan, seed=5, shuffle=shuffle, data=Data(), machine=machine)
     assert isinstance(made, StreamFeed) and made.by_epoch
     return made
 
