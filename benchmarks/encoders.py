@@ -66,7 +66,7 @@ class Features:
 
         chosen = linear_head.fit(self.task, self.head, some(self.train, train), None, self.task.views, 0)
         inputs, targets = self.task.prepare(some(source, judged).tensors())
-        right = self.task.scores(self.head(inputs, training=False), targets)["accuracy"]
+        right = self.task.output.scores(self.head(inputs, training=False), targets)["accuracy"]
         return float(np.mean(right)), chosen.strength
 
 
@@ -112,7 +112,7 @@ def clinc_whole(settings: list[str]) -> None:
         Loop(session.step, plan=session.plan, steps=session.steps, hooks=[], meter=Meter()).train()
         test = session.splits.test
         assert test is not None
-        scores = judging.evaluator(session, experiment, test).scores() or {}
+        scores = judging.evaluator(session, test).scores() or {}
         found.append(scores["accuracy"])
         print(f"draw {draw}: {found[-1]:.1%} of {len(test):,}, {time.process_time() - began:.0f} s of processor time", flush=True)
     print(f"10 a class, whole: {np.mean(found):.1%} on average, {min(found):.1%} to {max(found):.1%}", flush=True)

@@ -12,9 +12,7 @@ from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.stored import read_bytes
 from pipelines.runs.folder import RunFolder
 from quartet.experiments import Settings, overrides
-from quartet.options import options_of
-from quartet.process import tensorflow
-from quartet.wording import for_python
+from quartet.process import for_python, options_of, tensorflow
 
 if TYPE_CHECKING:
     import keras
@@ -132,7 +130,7 @@ class Run:
             if self._predictor is None or (batch and self._predictor.batch != batch) or self._read_as != changes:
                 self._predictor, self._read_as = Predictor(reading_as(self._load(), changes), batch=batch), changes
             one, task = self._predictor, self._predictor.run.task
-            shown = Shown.of(one.columns, one.classes, top=top, every=probabilities, details=task.details, ranked=task.ranked)
+            shown = Shown.of(one.columns, one.classes, top=top, every=probabilities, details=one.details, ranked=one.ranked)
             answers = [as_object(answer, shown) for answer in one.answers(read(task, inputs))]
         if not answers:
             raise DataError("no input is there")

@@ -150,8 +150,8 @@ def predict(
     from pipelines.serving.predict import Predictor
 
     predictor = Predictor(reading_as(open_run(folder, where=1), settings or ()), batch=batch)
-    visible = Shown.of(predictor.columns, predictor.classes, top=top, every=probabilities, details=predictor.run.task.details,
-                        ranked=predictor.run.task.ranked)
+    visible = Shown.of(predictor.columns, predictor.classes, top=top, every=probabilities, details=predictor.details,
+                        ranked=predictor.ranked)
     counts, began = {"answered": 0, "failed": 0}, time.perf_counter()
     answered = predictor.follow(inputs) if follow else by_address(predictor.predict(inputs), named)
     answers = counted(answered, counts, lambda one: fail(f"{one.name}: cannot be read: {one.error}"))
@@ -169,7 +169,7 @@ def predict(
             sys.stdout.reconfigure(encoding="utf-8", errors="replace")
         WRITERS[form](answers, visible, Shielded(sys.stdout) if sys.stdout.isatty() else sys.stdout)  # type: ignore[arg-type]
     seconds, total = time.perf_counter() - began, sum(counts.values())
-    for note in predictor.run.task.read_notes:
+    for note in predictor.run.task.input.requests.notes:
         say(note)
     if not total:
         raise DataError(f"{' '.join(inputs)}: no input is there")
@@ -211,12 +211,13 @@ def embed(
 
     start_tensorflow()
     from pipelines.base.progress import followed
+    from pipelines.reports import predictions
     from pipelines.serving import embed as embedding
     from pipelines.serving.load import load_run, reading_as
     from pipelines.serving.output import counted
     from pipelines.serving.predict import Predictor
 
-    embedding.writable(output)
+    predictions.writable(output, embedding.ENDINGS)
     try:
         loaded = load_run(folder, where=1) if folder is not None else embedding.of_preset(run)
     except ConfigError as error:
@@ -247,8 +248,8 @@ def nearest(
     start_tensorflow()
     from dataclasses import asdict
 
+    from pipelines.serving.embed import Nearest, answered
     from pipelines.serving.load import load_run, reading_as
-    from pipelines.serving.nearest import Nearest, answered
     from pipelines.serving.predict import Predictor
 
     loaded = load_run(folder, where=1)

@@ -22,7 +22,7 @@ from pipelines.encoders.presets import find
 from pipelines.machine import compiling
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.run import Call, train
-from pipelines.serving import nearest
+from pipelines.serving import embed
 from pipelines.serving.load import load_run
 from pipelines.serving.predict import Predictor
 from pipelines.task.results import Judgement
@@ -295,12 +295,12 @@ def test_a_network_that_generates_text_and_a_limit_beyond_its_places_are_refused
 def test_the_saved_model_needs_tensorflow_text_and_mistakes_have_their_text():
     task = Classification(TextClassification.model_validate({
         "task": "nlp.classification", "data": {"source": "quick"}, "model": {"name": "pretrained", "preset": "x"}}))
-    assert task.needs == ("tensorflow_text",)
+    assert task.input.signature.needs == ("tensorflow_text",)
     source = TextSource(tf.constant(["one", "wrong  text"]), {"label": tf.constant([0, 1])}, str, fingerprint="x")
     judgement = Judgement(tables={"worst_mistakes": [{"example": "1", "true": "b", "predicted": "a", "number": 1}]})
     inputs = keras.Input((None,), dtype="int32")
     model = keras.Model(inputs, keras.layers.Embedding(4, 2, name="token_embedding")(inputs))
-    task.explain(model, judgement, {}, {}, source)
+    task.output.explain(model, judgement, {}, {}, source)
     assert judgement.tables["worst_mistakes"] == [{"example": "1", "true": "b", "predicted": "a", "text": "wrong text"}]
 
 
@@ -313,11 +313,11 @@ def test_word_scores_stand_beside_the_vectors(tmp_path):
         "evaluate.bootstrap=100"]).experiment
     train(experiment, RunFolder(tmp_path / "whole"), Call("whole", Classification, quiet=True))
     run = load_run(RunFolder(tmp_path / "whole"), where="cpu")
-    features, classes = run.model.get_layer("features"), len(run.task.classes)
+    features, classes = run.model.get_layer("features"), len(run.task.output.classes)
     assert features.output_shape[-1] == 16 + classes and features.get_layer("words").table.numpy().any()
     # what tells how alike texts are is the encoder's alone: vectors, neighbours, the projector
-    (one,) = Predictor(run, answer=nearest.answered).predict(["a taxi, please"])
-    assert one.values["vector"].shape == (16,) and nearest.Nearest(run, print).directions.shape[1] == 16
+    (one,) = Predictor(run, answer=embed.answered).predict(["a taxi, please"])
+    assert one.values["vector"].shape == (16,) and embed.Nearest(run, print).directions.shape[1] == 16
     (rows,), (names,) = ([path.read_text().splitlines() for path in (tmp_path / "whole").rglob(f"projector/{name}.tsv")]
                          for name in ("features", "features_names"))
     assert {len(row.split("\t")) for row in rows} == {16} and names[0].split("\t") == ["text", "class", "name"]
