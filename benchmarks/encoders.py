@@ -66,7 +66,7 @@ class Features:
 
         chosen = linear_head.fit(self.task, self.head, some(self.train, train), None, self.task.views, 0)
         inputs, targets = self.task.prepare(some(source, judged).tensors())
-        right = self.task.scores(self.head(inputs, training=False), targets)["accuracy"]
+        right = self.task.output.scores(self.head(inputs, training=False), targets)["accuracy"]
         return float(np.mean(right)), chosen.strength
 
 

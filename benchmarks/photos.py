@@ -53,7 +53,7 @@ def ours(folder: Path) -> tf.data.Dataset:
         "data": {"source": "folder", "path": str(folder), "image_size": SIZE, "channels": 3, "validation": 0.1, "test": 0.1}})
     source = Classification(experiment).splits().train
     task = Classification(experiment, {"image_size": [SIZE, SIZE], "channels": 3})
-    feed = PipelineFeed(None, source=source, decode=task.decode, plan=Plan(len(source), BATCH), seed=0, shuffle=True, workers=None,
+    feed = PipelineFeed(None, source=source, decode=task.input.decode, plan=Plan(len(source), BATCH), seed=0, shuffle=True, workers=None,
                         summary="", strategy=tf.distribute.get_strategy())
     return feed.dataset(0, 1 << 30)
 

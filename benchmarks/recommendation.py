@@ -208,7 +208,7 @@ def judging(folder: Path) -> None:
     lists = time.perf_counter() - began
     print(f"{len(one.splits.test):,} users x {ITEMS:,} items, width {WIDTH}: lists in {lists:.0f} s", flush=True)
     began = time.perf_counter()
-    judgement = one.task.judge(answers, targets, one.splits.test)
+    judgement = one.task.output.judge(answers, targets, one.splits.test)
     names = [row["of"] for row in judgement.tables["model_and_baselines"]]
     left = [note for note in judgement.notes if "left out" in note]
     print(

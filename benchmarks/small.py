@@ -57,13 +57,13 @@ def trained(name: str, runs: Path) -> Path:
 def measured(folder: Path, title: str) -> None:
     run = load_run(RunFolder(folder), where="cpu", precision="float32")
     task: Any = run.task
-    row = task.sample()
+    row = task.input.requests.sample()
     if "text" in row:
         row = {"text": TEXT}
     elif "samples" in row:  # of silence is warned, which takes the long way
         row["samples"] = np.random.default_rng(0).uniform(-0.1, 0.1, row["length"]).astype(np.float32)
     elif "image" in row:
-        row = {"image": tf.io.encode_png(tf.zeros([*task.image_size, task.facts["channels"]], tf.uint8)).numpy()}
+        row = {"image": tf.io.encode_png(tf.zeros([*task.input.image_size, task.facts["channels"]], tf.uint8)).numpy()}
     with tempfile.TemporaryDirectory() as place:
         server, mobile = Path(place) / "server", Path(place) / "mobile"
         export(run, server)

@@ -47,7 +47,7 @@ def ours(model: str, evaluate: str) -> Callable[[np.ndarray], list[int]]:
 
     @tf.function(autograph=False, input_signature=specs)
     def tokens(samples: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
-        return task.answer(network, task.prepare({"samples": samples, "length": length})[0])["tokens"][0]
+        return task.output.answer(network, task.prepare({"samples": samples, "length": length})[0])["tokens"][0]
 
     def run(samples: np.ndarray) -> list[int]:
         return [int(number) - 1 for number in tokens(samples[None], np.array([len(samples)], np.int32)) if number]

@@ -86,7 +86,7 @@ def foreign(task: Classification, source: Source) -> str | None:
     words = [WORD.findall(text.decode("utf-8", "replace"))[:BEGINNING] for text in sample.numpy()]
 
     def pieces(rows: list[str]) -> np.ndarray:
-        return task.tokenizer.cut(tf.constant(rows)).ids.flat_values.numpy()
+        return task.input.tokenizer.cut(tf.constant(rows)).ids.flat_values.numpy()
 
     own, marks = pieces([" ".join(row) for row in words]), pieces([""])
     own, unknown = own[~np.isin(own, marks)], np.setdiff1d(pieces([NO_LETTER]), marks)

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from pipelines.serving.forms import Form
     from pipelines.serving.protocol import ServerProtocol
     from pipelines.stores.remote import Remote
-    from pipelines.task.contract import Task
-    from pipelines.task.learning import Splits
+    from pipelines.task.contract import Answers, Decoding, Input, Output, PreparedForm, Requests, Signature, Splits, Task
     from pipelines.task.results import Judgement, Metric
     from pipelines.training.transform import Transform
     from quartet.drafts import Draft, new
@@ -108,17 +107,17 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "ServerProtocol": "pipelines.serving.protocol",
     "setting": "pipelines.config.schema",
     "Source": "pipelines.data.source",
-    "Splits": "pipelines.task.learning",
-    "Task": "pipelines.task.contract",
+    **dict.fromkeys(("Answers", "Decoding", "Input", "Output", "PreparedForm", "Requests", "Signature", "Splits", "Task"),
+                    "pipelines.task.contract"),
     "Transform": "pipelines.training.transform",
     "Storage": "pipelines.base.storage",
     "uniform": "pipelines.data.random",
 }
 
 __all__ = [
-    "ArraySource", "ConfigError", "Data", "DataError", "Draft", "Evaluation", "Experiment", "Form", "Guard",
-    "Interrupted", "Judgement", "Launcher", "Metric", "MetricKind", "QuartetError", "Recordings", "Remote",
-    "Run", "RunHook", "Search", "Section", "ServerProtocol", "Source", "Splits", "Storage", "Task",
+    "Answers", "ArraySource", "ConfigError", "Data", "DataError", "Decoding", "Draft", "Evaluation", "Experiment", "Form", "Guard",
+    "Input", "Interrupted", "Judgement", "Launcher", "Metric", "MetricKind", "Output", "PreparedForm", "QuartetError", "Recordings",
+    "Remote", "Requests", "Run", "RunHook", "Search", "Section", "ServerProtocol", "Signature", "Source", "Splits", "Storage", "Task",
     "TrainingError", "Transform", "Untrusted", "check", "declare_metrics", "load", "new",
     "register_augmentation", "register_command", "register_domain", "register_form", "register_guard",
     "register_hook", "register_launcher", "register_metric", "register_model", "register_options",

@@ -46,8 +46,8 @@ def rows(table: Any) -> list[dict[str, Any]]:
 
 
 def _one(task: Task, number: int, one: Any) -> Iterator[Read]:
-    if isinstance(one, Path) or (isinstance(one, str) and task.takes_files):
-        yield from task.read([str(one)])
+    if isinstance(one, Path) or (isinstance(one, str) and task.input.requests.takes_files):
+        yield from task.input.requests.read([str(one)])
     elif isinstance(one, np.ndarray) and one.ndim > 1:
         yield _taken(task, str(number), _png(_pixels(one[None])[0]))
     elif isinstance(one, Mapping):
@@ -60,7 +60,7 @@ def _one(task: Task, number: int, one: Any) -> Iterator[Read]:
 
 def _taken(task: Task, name: str, sent: Any) -> tuple[str, dict[str, Any] | Exception]:
     try:
-        return name, task.take(sent)
+        return name, task.input.requests.take(sent)
     except DataError as error:
         return name, error
 

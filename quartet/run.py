@@ -130,7 +130,7 @@ class Run:
             if self._predictor is None or (batch and self._predictor.batch != batch) or self._read_as != changes:
                 self._predictor, self._read_as = Predictor(reading_as(self._load(), changes), batch=batch), changes
             one, task = self._predictor, self._predictor.run.task
-            shown = Shown.of(one.columns, one.classes, top=top, every=probabilities, details=task.details, ranked=task.ranked)
+            shown = Shown.of(one.columns, one.classes, top=top, every=probabilities, details=one.details, ranked=one.ranked)
             answers = [as_object(answer, shown) for answer in one.answers(read(task, inputs))]
         if not answers:
             raise DataError("no input is there")

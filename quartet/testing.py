@@ -89,7 +89,7 @@ def check_form(name: str, folder: Path, *, within: float = 1e-5) -> None:
     assert (target / "README.txt").is_file(), f"{name}: no README.txt says how to use it"
     opened = open_run(RunFolder(target))
     offered = [form.predictor(one, batch=None, say=silent) for one in (run, opened)]
-    rows = [("typical", row) for row in run.task.typical()]
+    rows = [("typical", row) for row in run.task.input.requests.typical()]
     expected = Predictor(run).together(rows)
     for predictor in (Predictor(opened), *(one for one in offered if one is not None)):
         for found, right in zip(predictor.together(rows), expected):

@@ -46,7 +46,7 @@ class Detector:
         import tensorflow as tf
 
         task = run.task
-        self.rate, self.window, self.classes = task.experiment.data.rate, task.window, task.classes
+        self.rate, self.window, self.classes = task.experiment.data.rate, task.input.window, task.output.classes
         self.hop, self.threshold, self.smooth = max(1, round(hop * self.rate)), threshold, smooth
         self.quiet, self.floor = quiet, floor
         self._held = np.zeros(0, np.float32)
@@ -58,8 +58,8 @@ class Detector:
         @tf.function(input_signature=[tf.TensorSpec([None, self.window], tf.float32)], autograph=False)
         def answer(windows: tf.Tensor) -> tf.Tensor:
             lengths = tf.fill([tf.shape(windows)[0]], self.window)
-            inputs, _ = task.prepare(task.receive({"samples": windows, "length": lengths}))
-            return task.answer(lambda batch: run.model(batch, training=False), inputs)["probabilities"]
+            inputs, _ = task.prepare(task.input.receive({"samples": windows, "length": lengths}))
+            return task.output.answer(lambda batch: run.model(batch, training=False), inputs)["probabilities"]
 
         self._answer = answer
 

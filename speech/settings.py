@@ -397,7 +397,7 @@ class Commands(SpeechExperiment):
     evaluate: CommandEvaluate = setting(CommandEvaluate, "judging")
 
 
-@register_task("speech.tasks.transcription_by_model:TranscriptionByModel")
+@register_task("speech.tasks.transcription:TranscriptionTask")
 class Transcription(SpeechExperiment):
     """Text per recording."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FLOORS = ("base", "stores", "machine", "config", "data", "task", "fitting", "encoders", "training", "monitoring", "reports",
+FLOORS = ("base", "stores", "machine", "config", "data", "task", "fitting", "encoders", "training", "monitoring", "reports", "outputs",
           "runs", "tuning", "serving", "commands")
 DOMAINS = ("vision", "speech", "nlp", "recsys")
 PACKAGES = ("pipelines", *DOMAINS, "quartet", "extensions")

@@ -164,7 +164,7 @@ def trained(request, tmp_path_factory):
 
 def test_the_report_holds_what_the_task_follows(trained):
     _, run, report, splits = trained
-    watch, direction = run.task.watch
+    watch, direction = run.task.output.watch
     assert direction in ("max", "min")
     assert f"validation/{watch}" in report["metrics"] and f"test/{watch}" in report["metrics"]
     for name, metric in report["metrics"].items():
@@ -191,7 +191,7 @@ def test_the_answer_to_each_example_stands_beside_the_report(trained):
     _, run, report, splits = trained
     table = pq.read_table(run.folder.report / "predictions.parquet")
     assert table.num_rows == len(splits.test)
-    if run.task.watch[0] == "accuracy":
+    if run.task.output.watch[0] == "accuracy":
         hits = np.array(table["label"].to_pylist()) == np.array(table["predicted"].to_pylist())
         assert hits.mean() == pytest.approx(report["metrics"]["test/accuracy"]["value"])
 
@@ -199,14 +199,14 @@ def test_the_answer_to_each_example_stands_beside_the_report(trained):
 def test_a_cheap_model_stands_beside_every_classifier(trained):
     case, run, report, _ = trained
     if "test/baselines" not in report["tables"] or run.task.experiment.task.startswith("recsys"):
-        assert run.task.chance() is None or any(CASES[name] is case for name in FITTED)
+        assert run.task.output.chance() is None or any(CASES[name] is case for name in FITTED)
         return
     own, cheap = report["tables"]["test/baselines"]
-    if run.task.chance() is None:
+    if run.task.output.chance() is None:
         assert own.keys() == cheap.keys() and cheap["gain_in_word_accuracy"] == pytest.approx(own["word_accuracy"] - cheap["word_accuracy"])
         return
     assert own["accuracy"] == pytest.approx(report["metrics"]["test/accuracy"]["value"])
-    assert run.task.chance()[1] < cheap["accuracy"] <= 1.0
+    assert run.task.output.chance()[1] < cheap["accuracy"] <= 1.0
     assert cheap["gain_in_accuracy"] == pytest.approx(own["accuracy"] - cheap["accuracy"])
 
 
@@ -229,7 +229,7 @@ def test_tensorboard_has_every_tag_that_is_promised(trained):
     case, run, report, _ = trained
     events = events_of(run.folder.tensorboard)
     scalars = events.PluginRunToTagToContent("scalars")
-    watch, task = run.task.watch[0], run.experiment.task
+    watch, task = run.task.output.watch[0], run.experiment.task
     if report["timing"]["steps"]:
         assert {"loss", "learning_rate", "gradient_norm", "epoch/loss", "speed/examples_per_second", "speed/input_wait_fraction",
                 "speed/memory_bytes"} <= set(scalars["train"])
@@ -338,10 +338,10 @@ def test_the_run_predicts(trained, tmp_path):
 def test_what_a_client_sends_is_taken_as_what_a_person_gives(trained, tmp_path):
     case, run, _, splits = trained
     given = case.inputs(tmp_path, splits)
-    read = [one[1] for one in run.task.read(given)]
+    read = [one[1] for one in run.task.input.requests.read(given)]
     sent = [path.read_bytes() for path in sorted(tmp_path.iterdir())] or [json.loads(one) if one[:1] == "{" else one for one in given]
-    taken = [run.task.take(one) for one in sent]
-    assert len(taken) == len(read) and run.task.sends
+    taken = [run.task.input.requests.take(one) for one in sent]
+    assert len(taken) == len(read) and run.task.input.requests.sends
     for mine, theirs in zip(taken, read):
         assert set(mine) == set(theirs)
         for name in mine:
@@ -353,18 +353,19 @@ def test_what_a_person_enters_on_the_page_is_taken_as_what_a_client_sends(traine
     from pipelines.task.form import KINDS
 
     case, run, _, splits = trained
-    form = run.task.form()
+    form = run.task.input.requests.form()
     names = [field.name for field in form]
     assert form and len(set(names)) == len(names) and {field.kind for field in form} <= set(KINDS)
     given = case.inputs(tmp_path, splits)
     if names == [""]:
-        assert (form[0].kind in ("image", "sound")) == run.task.takes_files and (run.task.takes_files or form[0].kind == "text")
+        files = run.task.input.requests.takes_files
+        assert (form[0].kind in ("image", "sound")) == files and (files or form[0].kind == "text")
         return
     entered = {"word": str, "words": lambda ids: [str(one) for one in ids]}
     requests = [one for one in (json.loads(text) if text[:1] == "{" else {} for text in given) if one and set(one) <= set(names)]
     for sent in requests:
         filled = {field.name: entered.get(field.kind, lambda value: value)(sent[field.name]) for field in form if field.name in sent}
-        mine, theirs = run.task.take(filled), run.task.take(sent)
+        mine, theirs = run.task.input.requests.take(filled), run.task.input.requests.take(sent)
         for name in theirs:
             np.testing.assert_equal(mine[name], theirs[name])
 
@@ -389,14 +390,14 @@ def test_the_exported_model_answers_as_the_run_with_tensorflow_alone(trained, tm
 
     case, run, _, splits = trained
     (tmp_path / "inputs").mkdir()
-    rows = [one[1] for one in run.task.read(case.inputs(tmp_path / "inputs", splits))]
+    rows = [one[1] for one in run.task.input.requests.read(case.inputs(tmp_path / "inputs", splits))]
     raw = stacked(run.task, rows)
-    expected = respond(run, run.task.receive(raw))
+    expected = respond(run, run.task.input.receive(raw))
     target = export(run, tmp_path / "exported")
     refuse_reaching(target)  # what a server accepts of strangers includes every export of ours
     plain = {name: value.numpy().astype("S") if value.dtype == tf.string else value.numpy() for name, value in raw.items()}
     np.savez(tmp_path / "raw.npz", **plain)
-    alone.run(SERVE, target, "raw.npz", "answer.npz", folder=tmp_path, needs=run.task.needs)
+    alone.run(SERVE, target, "raw.npz", "answer.npz", folder=tmp_path, needs=run.task.input.signature.needs)
     with np.load(tmp_path / "answer.npz") as given:
         assert set(given.files) == set(expected)
         for name, value in expected.items():
@@ -408,9 +409,10 @@ def test_the_exported_model_answers_as_the_run_with_tensorflow_alone(trained, tm
     if "image" in plain:
         (tmp_path / "example").write_bytes(raw["image"][0].numpy())
     readme = (target / "README.txt").read_text(encoding="utf-8")
-    alone.run("\n".join(line[4:] for line in readme.splitlines() if line.startswith("    ")), folder=tmp_path, needs=run.task.needs)
+    code = "\n".join(line[4:] for line in readme.splitlines() if line.startswith("    "))
+    alone.run(code, folder=tmp_path, needs=run.task.input.signature.needs)
 
 
 def test_the_readme_of_the_exported_model_explains_every_name(trained):
     _, run, _, _ = trained
-    assert set(run.task.raw_spec()) <= set(run.task.meanings)
+    assert set(run.task.input.raw_spec()) <= {*run.task.input.signature.meanings}

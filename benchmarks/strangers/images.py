@@ -118,13 +118,13 @@ def _pixels(judged: Judged, source: Any) -> tuple[np.ndarray, np.ndarray]:
     """Images as the run sees them, reduced, [n, values] float32; labels [n]."""
     import tensorflow as tf
 
-    height, width = judged.task.image_size
+    height, width = judged.task.input.image_size
     factor = max(1.0, max(height, width) / EDGE)
     size = [max(1, round(height / factor)), max(1, round(width / factor))]
 
     def one(number: tf.Tensor) -> tf.Tensor:
         raw = {name: value[0] for name, value in source.gather(number[None]).items()}
-        image = tf.cast(judged.task.decode(raw)["image"], tf.float32) / 255.0
+        image = tf.cast(judged.task.input.decode(raw)["image"], tf.float32) / 255.0
         return tf.image.resize(image, size, "area") if factor > 1 else image
 
     batches = tf.data.Dataset.range(len(source)).map(one, num_parallel_calls=2).batch(256)

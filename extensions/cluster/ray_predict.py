@@ -123,9 +123,8 @@ class Answerer:
         os.environ.update(ask.guards)
         folder = fetched(Path(), ask.run) or Path(ask.run)
         predictor = Predictor(load_run(RunFolder(folder), where=1), batch=ask.batch, workers=self._processors)
-        task = predictor.run.task
-        return predictor, Shown.of(predictor.columns, predictor.classes, top=ask.top, every=ask.probabilities, details=task.details,
-                                   ranked=task.ranked)
+        return predictor, Shown.of(predictor.columns, predictor.classes, top=ask.top, every=ask.probabilities, details=predictor.details,
+                                   ranked=predictor.ranked)
 
 
 def content(kind: str, predictions: Sequence[Prediction], shown: Shown) -> bytes:
@@ -200,10 +199,10 @@ def answer_call(call: PredictCall, cluster: Asked, say: Say) -> int:
               "probabilities": call.probabilities}
     there, began = claim(folder, record, replace=call.replace), time.perf_counter()
     with connected(cluster.address, workers=cluster.workers or 1):
-        reads = ((named(one[0]), *one[1:]) for one in task.read(here))
+        reads = ((named(one[0]), *one[1:]) for one in task.input.requests.read(here))
         done = predict(reads, ask, folder, there, workers=cluster.workers, say=say,
                        failed=lambda name, why: fail(f"{name}: cannot be read: {why}"))
-    for note in task.read_notes:
+    for note in task.input.requests.notes:
         say(note)
     if not done.parts:
         raise DataError(f"{' '.join(call.inputs)}: no input is there")

@@ -50,7 +50,7 @@ class Comparison:
 
     def __init__(self, run: LoadedRun, core: Core):
         self._run, self._core = run, core
-        self.metric = run.task.watch[0]
+        self.metric = run.task.output.watch[0]
         train, _, _ = own_split(run, "train")
         if isinstance(train, StreamSource):
             raise ConfigError("data.streaming: a converted model is judged on examples by number, and streamed data have none")
@@ -90,7 +90,7 @@ class Comparison:
         if self._each is None:
             return Compared(None, None, largest)
         each = self._scored(answers)
-        sign = 1 if self._run.task.watch[1] == "max" else -1
+        sign = 1 if self._run.task.output.watch[1] == "max" else -1
         return Compared(_mean(each), _mean(100.0 * sign * (self._each - each)), largest)
 
     def _answered(self, compute: Compute) -> dict[str, np.ndarray]:
@@ -101,7 +101,7 @@ class Comparison:
         """The metric of each example, or None where the task has none. Raises ConfigError for answers that are none."""
         task = self._run.task
         try:
-            return task.each(*task.condense(dict(answers), dict(self._targets)))
+            return task.output.each(*task.output.condense(dict(answers), dict(self._targets)))
         except TypeError:
             return None
         except ValueError as error:

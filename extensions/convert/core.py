@@ -56,7 +56,7 @@ def core_of(run: LoadedRun) -> Core:
     named: dict[str, tf.TensorSpec] = {}
 
     def numbered(input_0: tf.Tensor) -> dict[str, tf.Tensor]:
-        answers = dict(sorted(run.task.answer(lambda values: run.model(values, training=False), input_0).items()))
+        answers = dict(sorted(run.task.output.answer(lambda values: run.model(values, training=False), input_0).items()))
         named.update({name: tf.TensorSpec([None, *value.shape[1:]], value.dtype) for name, value in answers.items()})
         return {OUTPUT.format(place): value for place, value in enumerate(answers.values())}
 
@@ -73,7 +73,7 @@ def core_of(run: LoadedRun) -> Core:
 
 def input_of(task: Task) -> tf.TensorSpec:
     """Spec of the one tensor that the task's model takes. Raises ConfigError where it takes several, or texts."""
-    raw = {name: tf.TensorSpec(spec.shape, spec.dtype) for name, spec in task.raw_spec().items()}
+    raw = {name: tf.TensorSpec(spec.shape, spec.dtype) for name, spec in task.input.raw_spec().items()}
     traced = tf.function(lambda given: prepared(task, given)[0], autograph=False).get_concrete_function(raw)
     inputs = traced.structured_outputs
     flat = tf.nest.flatten(inputs)
@@ -88,6 +88,6 @@ def input_of(task: Task) -> tf.TensorSpec:
 
 def prepared(task: Task, raw: Tensors) -> tuple[Any, Tensors]:
     """Raw input as (the model's input, the `warning` that came with it, if any); in graph."""
-    examples = task.receive(raw)
+    examples = task.input.receive(raw)
     inputs, _ = task.prepare({name: value for name, value in examples.items() if name != WARNING})
     return inputs, {name: value for name, value in examples.items() if name == WARNING}

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from extensions.convert.decoders import images, recordings, texts
+from pipelines.outputs.classes import Classes
 from pipelines.task.contract import Task
-from pipelines.task.single_label import SingleLabel
 
 QUIET = 0.01  # of full scale: recordings of less than that from peak to peak may be warned of as silence
 
@@ -41,10 +41,10 @@ class Decoder:
 
     def word(self, answers: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
         """As `Task.respond`, of arrays, which costs one small answer less; None: only `respond` knows."""
-        return self._label(answers["probabilities"]) if type(self.task).respond is SingleLabel.respond else None
+        return self._label(answers["probabilities"]) if type(self.task).respond is Classes.respond else None
 
     def _label(self, shares: np.ndarray) -> dict[str, np.ndarray]:
-        label = np.array([self.task.classes[best].encode() for best in shares.argmax(-1)], object)
+        label = np.array([self.task.output.classes[best].encode() for best in shares.argmax(-1)], object)
         return {"label": label, "confidence": shares.max(-1), "probabilities": shares}
 
 
@@ -55,11 +55,11 @@ class ImageDecoder(Decoder):
 
     def __init__(self, task: Task):
         super().__init__(task)
-        self.settings = {"needs": images.NEEDS, "image_size": self.task.image_size, "channels": self.task.facts["channels"],
+        self.settings = {"needs": images.NEEDS, "image_size": self.task.input.image_size, "channels": self.task.facts["channels"],
                          "resize": self.task.experiment.data.resize}
 
     def decode(self, row: dict[str, Any]) -> np.ndarray | None:
-        return images.decode(self.settings, io.BytesIO(row["image"])) if self.task.plain(row) else None
+        return images.decode(self.settings, io.BytesIO(row["image"])) if self.task.input.is_simple(row) else None
 
 
 class RecordingDecoder(Decoder):
@@ -69,21 +69,21 @@ class RecordingDecoder(Decoder):
 
     def __init__(self, task: Task):
         super().__init__(task)
-        experiment, front = self.task.experiment, self.task.front_end
+        experiment, front = self.task.experiment, self.task.input.front_end
         settings = experiment.frontend
-        if self.task.encoder_facts or settings.kind != "log_mel":
+        if self.task.input.encoder_facts or settings.kind != "log_mel":
             return
         self.file = Path(recordings.__file__)
         self.settings = {
-            "needs": recordings.NEEDS, "rate": front.rate, "channel": experiment.data.channel, "window": self.task.window,
-            "silence": self.task.silence, "fft": front.fft, "hop": front.hop, "frame": front.window, "mels": settings.mels,
+            "needs": recordings.NEEDS, "rate": front.rate, "channel": experiment.data.channel, "window": self.task.input.window,
+            "silence": self.task.input.silence, "fft": front.fft, "hop": front.hop, "frame": front.window, "mels": settings.mels,
             "low": settings.low, "high": settings.high or front.rate / 2, "top_db": settings.top_db, "normalize": settings.normalize}
         self._whole = {**self.settings, "facts": self.task.facts}
 
     def decode(self, row: dict[str, Any]) -> np.ndarray | None:
         """Not of what may be silence, is longer than the window, or very short: the task may warn of these."""
         samples = np.asarray(row["samples"], np.float32)[:int(row["length"])]
-        if self.file is None or not self.task.shortest <= len(samples) <= self.task.window or np.ptp(samples) < QUIET:
+        if self.file is None or not self.task.input.shortest <= len(samples) <= self.task.input.window or np.ptp(samples) < QUIET:
             return None
         return recordings.features(self._whole, samples)
 
@@ -99,8 +99,9 @@ class TextDecoder(Decoder):
         if experiment.own_tokens or experiment.cutting.name not in ("hashed", "words"):
             return
         self.file = Path(texts.__file__)
-        self.settings = {"needs": texts.NEEDS, **experiment.cutting.model_dump(mode="json"), "many": self.task.many,
-                         "outside": self.task.outside if experiment.reject else None}
+        self.many = experiment.data.labels == "many"
+        self.settings = {"needs": texts.NEEDS, **experiment.cutting.model_dump(mode="json"), "many": self.many,
+                         "outside": self.task.output.outside if experiment.reject else None}
         self._whole = {**self.settings, "facts": self.task.facts}
         self._nothing = set(texts.decode(self._whole, "")[0].tolist())
 
@@ -113,12 +114,12 @@ class TextDecoder(Decoder):
         return None if self._nothing.issuperset(ids[0].tolist()) else ids
 
     def word(self, answers: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
-        if self.task.many:
+        if self.many:
             return None
         response = self._label(answers["probabilities"])
         threshold = self.task.facts.get("threshold") if self.task.experiment.reject else None
         if threshold is not None:
-            response["label"][response["confidence"] < np.float32(threshold)] = self.task.outside.encode()
+            response["label"][response["confidence"] < np.float32(threshold)] = self.task.output.outside.encode()
         return response
 
 

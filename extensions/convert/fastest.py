@@ -182,7 +182,7 @@ def _try(run: LoadedRun, form: Format, core: Core, usual: Predictor, place: Path
     with silenced():
         compute = runtimes.load(form.runtime, file, [])
     answers = [Tensor.of(name, spec) for name, spec in core.answers.items()]
-    samples = [("sample", row) for row in run.task.typical()]
+    samples = [("sample", row) for row in run.task.input.requests.typical()]
     for by_numpy in (True, False):
         quick = QuickPredictor(run, compute, core.answers, by_numpy=by_numpy, batch=usual.batch)
         off = max(difference(quick.together([one])[0], usual.together([one])[0]) for one in samples)
@@ -201,7 +201,7 @@ def _computes_in_halves(core: Core) -> bool:
 
 def _milliseconds(predictors: list[Predictor], run: LoadedRun) -> list[float]:
     """Medians of answering one input alone, by turns."""
-    samples = run.task.typical()
+    samples = run.task.input.requests.typical()
 
     def call(predictor: Predictor, _: np.ndarray) -> list[Any]:
         return [predictor.together([("sample", row)]) for row in samples]

@@ -30,7 +30,7 @@ class QuickPredictor(Predictor):
         """
         super().__init__(run, batch=batch)
         self._core, self._names, self._by_numpy, self.decoder = core, list(outputs), by_numpy, decoder_of(run.task)
-        self._word = tf.function(run.task.respond, autograph=False, input_signature=[dict(outputs)])
+        self._word = tf.function(run.task.output.respond, autograph=False, input_signature=[dict(outputs)])
         self._prepare = tf.function(lambda raw: prepared(run.task, raw), autograph=False, input_signature=[self.inputs])
 
     def together(self, read: list[Any]) -> list[Prediction]:

@@ -10,7 +10,7 @@ from pipelines.base.errors import DataError
 from pipelines.serving.http.bodies import decoded
 from pipelines.serving.http.refusals import Refused
 from pipelines.serving.output import Prediction
-from pipelines.task.answering import raw_example
+from pipelines.task.requests import raw_example
 
 if TYPE_CHECKING:
     import tensorflow as tf

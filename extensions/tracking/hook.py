@@ -16,7 +16,7 @@ from pipelines.base.stored import read_bytes
 from pipelines.config.schema import Experiment, protected_by
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.run_hook import HookedRun, RunHook, Status
-from pipelines.task.learning import Splits
+from pipelines.task.splits import Splits
 from pipelines.training.loop import Loop
 
 
@@ -65,7 +65,7 @@ class HubCard(RunHook):
     def ended(self, status: Status, report: dict[str, Any]) -> None:
         card = self.run.folder.path / "README.md"
         if status == "finished":
-            write_whole(card, front_matter(report, self.run.task_class.hub_task) + read_bytes(card).decode("utf-8"))
+            write_whole(card, front_matter(report, self.run.task_class.hub_name) + read_bytes(card).decode("utf-8"))
 
 
 def metrics(report: Mapping[str, Any]) -> dict[str, float]:

@@ -5,15 +5,12 @@ the gradient with respect to it. A token that covers several words (an n-gram) i
 """
 
 import re
-from collections.abc import Sequence
-from typing import Protocol
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from nlp.settings import TextClassification
-from nlp.tokens.base import Tokenizer
 from nlp.tokens.normalise import TAG
 from pipelines.data.source import Source
 from pipelines.task.results import Judgement
@@ -21,18 +18,7 @@ from pipelines.task.results import Judgement
 SHOWN = 280  # characters of a text in the table
 
 
-class Attributed(Protocol):
-    """The part of a task that attribution needs."""
-
-    experiment: TextClassification
-
-    @property
-    def classes(self) -> Sequence[str]: ...
-    @property
-    def tokenizer(self) -> Tokenizer: ...
-
-
-def add_words(task: Attributed, model: keras.Model, judgement: Judgement, source: Source) -> None:
+def add_words(task: Any, model: keras.Model, judgement: Judgement, source: Source) -> None:
     """Replaces the number of each of the worst mistakes by its text and the words that contributed most to the wrong answer.
 
     For a model without separate embedding and encoder (keras-hub's), the text alone.
@@ -58,14 +44,14 @@ def add_words(task: Attributed, model: keras.Model, judgement: Judgement, source
         row["text"] = shown if len(shown) <= SHOWN else f"{shown[:SHOWN - 3]}..."
 
 
-def word_shares(task: Attributed, model: keras.Model, text: tf.Tensor, true: "np.ndarray | int") -> list[tuple[str, float]]:
+def word_shares(task: Any, model: keras.Model, text: tf.Tensor, true: "np.ndarray | int") -> list[tuple[str, float]]:
     """(word, its contribution to the wrong answer's lead over the true class), in the text's order; repeated words are summed.
 
     Args:
         text: scalar string.
         true: class number; or [classes] of 0 and 1 (labels: many), then the lead is summed over all wrong decisions.
     """
-    cut = task.tokenizer.cut(text[None])
+    cut = task.input.tokenizer.cut(text[None])
     ids = cut.ids.to_tensor()
     table, encoder = model.get_layer("embedding"), model.get_layer("encoder")
     vectors = tf.cast(table(ids), encoder.inputs[0].dtype)
@@ -77,9 +63,9 @@ def word_shares(task: Attributed, model: keras.Model, text: tf.Tensor, true: "np
             lead = tf.reduce_sum(logits * signs.astype(np.float32))
         else:
             answer = int(tf.argmax(logits))
-            lead = logits[answer] - logits[int(true)] if int(true) < len(task.classes) else logits[answer]
+            lead = logits[answer] - logits[int(true)] if int(true) < len(task.output.classes) else logits[answer]
     shares = tf.reduce_sum(tf.cast(tape.gradient(lead, vectors) * vectors, tf.float32), -1)[0].numpy()
-    words = task.tokenizer.words(text[None])[0].numpy().tolist()
+    words = task.input.tokenizer.words(text[None])[0].numpy().tolist()
     by_word: dict[str, float] = {}
     for share, first, last in zip(shares.tolist(), cut.first[0].numpy().tolist(), cut.last[0].numpy().tolist()):
         for place in range(first, last + 1):

@@ -5,12 +5,12 @@ import tensorflow as tf
 
 from nlp import tokens
 from nlp.data.ngrams import ngrams_for
-from nlp.metrics.judging import example_f1
 from nlp.models import linear
 from nlp.settings import Hashed
 from pipelines.data.source import Source
 from pipelines.fitting.folds import fitting_part
-from pipelines.reports.baselines import MOST
+from pipelines.outputs.baselines import MOST
+from pipelines.outputs.label_metrics import example_f1
 from pipelines.task.results import Baseline
 
 NAME = "linear SVM on tf-idf of words and characters"

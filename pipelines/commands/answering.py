@@ -150,8 +150,8 @@ def predict(
     from pipelines.serving.predict import Predictor
 
     predictor = Predictor(reading_as(open_run(folder, where=1), settings or ()), batch=batch)
-    visible = Shown.of(predictor.columns, predictor.classes, top=top, every=probabilities, details=predictor.run.task.details,
-                        ranked=predictor.run.task.ranked)
+    visible = Shown.of(predictor.columns, predictor.classes, top=top, every=probabilities, details=predictor.details,
+                        ranked=predictor.ranked)
     counts, began = {"answered": 0, "failed": 0}, time.perf_counter()
     answered = predictor.follow(inputs) if follow else by_address(predictor.predict(inputs), named)
     answers = counted(answered, counts, lambda one: fail(f"{one.name}: cannot be read: {one.error}"))
@@ -169,7 +169,7 @@ def predict(
             sys.stdout.reconfigure(encoding="utf-8", errors="replace")
         WRITERS[form](answers, visible, Shielded(sys.stdout) if sys.stdout.isatty() else sys.stdout)  # type: ignore[arg-type]
     seconds, total = time.perf_counter() - began, sum(counts.values())
-    for note in predictor.run.task.read_notes:
+    for note in predictor.run.task.input.requests.notes:
         say(note)
     if not total:
         raise DataError(f"{' '.join(inputs)}: no input is there")

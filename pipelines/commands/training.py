@@ -174,7 +174,7 @@ def prepare(
     from pipelines.task import prepared
 
     task, launcher = task_class(experiment.task)(experiment), chosen("prepare")
-    if launcher.elsewhere and task.keep is not None:
+    if launcher.elsewhere and task.input.prepared_form.own_writer is not None:
         say("written here and not on the cluster: of a log, all is read at once in any case")
         launcher = Launcher()
     with ExitStack() as stack:

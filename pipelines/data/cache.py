@@ -49,7 +49,7 @@ def cached(source: Source, decode: Decode | None, data: Data, *, facts: Mapping[
         return source if isinstance(source, ArraySource) else _in_memory(source, source.arrays)
     spec = decoded_spec(source, decode)
     if free(spec) and lengths is None:
-        raise ValueError(f"entries of free length ({', '.join(free(spec))}) need Task.length")
+        raise ValueError(f"entries of free length ({', '.join(free(spec))}) need Input.lengths")
     size = nbytes(spec, len(source)) + (_free_bytes(source, decode, data, spec, lengths) if lengths else 0)
     folder = cache_folder(data)
     where, as_fast = data.cache, decode is None and source.mapped and lengths is None

@@ -1,12 +1,11 @@
 """Examples of different lengths: kept one after another without padding, and padded only to the longest of their batch.
 
-The length of an example is an entry of its own (`Task.length`); it counts the first dimension of every entry whose spec
+The length of an example is an entry of its own (`Lengths.entry`); it counts the first dimension of every entry whose spec
 leaves that dimension free.
 """
 
 import functools
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -14,17 +13,6 @@ import tensorflow as tf
 from pipelines.data.source import ArraySource, Source, Tensors
 
 Specs = dict[str, tf.TensorSpec]
-
-
-class Varying(Protocol):
-    """A task whose examples may differ in length: see `Task.length`."""
-
-    @property
-    def length(self) -> str | None: ...
-    @property
-    def length_unit(self) -> int: ...
-    @property
-    def length_most(self) -> int | None: ...
 
 
 @dataclass(frozen=True)
@@ -42,11 +30,6 @@ class Lengths:
     unit: int = 1
     few: bool = False
     most: int | None = None
-
-    @classmethod
-    def of(cls, task: Varying, *, few: bool = False) -> "Lengths | None":
-        """The task's rule; None where its examples are of one shape."""
-        return cls(task.length, task.length_unit, few, task.length_most) if task.length else None
 
     def rounded(self, longest: tf.Tensor) -> tf.Tensor:
         """The length to which a batch is padded whose longest example has `longest`; in graph."""

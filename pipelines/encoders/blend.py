@@ -18,7 +18,7 @@ from pipelines.encoders.features import FEATURES, TARGET, OnFeatures, parts
 from pipelines.fitting import kernel
 from pipelines.fitting.folds import fitting_part, folds
 from pipelines.task.contract import Task
-from pipelines.task.judging import Features
+from pipelines.task.output import Features
 
 FOLDS = 3
 LEAST = 1e-7  # of a probability, so that one mistake made without a doubt does not choose the weights

@@ -31,7 +31,7 @@ from pipelines.data.source import ArraySource, Source, Tensors, origin
 from pipelines.data.stream import StreamSource
 from pipelines.machine.compiling import constant
 from pipelines.machine.devices import Machine
-from pipelines.task.contract import Task
+from pipelines.task.contract import Decoding, Input, Output, Task
 
 FEATURES, TARGET, JUDGED = "features", "target/", "judged/"  # entries of an example: of the encoder, of `prepare`, of `targets`
 MOMENTS, LENGTH = "moments", "length"  # of one with a vector for each moment: how many these are, and its own length
@@ -81,12 +81,12 @@ class Prepared:
 
     @classmethod
     def of(cls, task: Task, features: keras.Model, source: Source) -> "Prepared":
-        decode = None if task.stored_decoded else task.decode
+        decode = task.input.decoder
         one = {name: tf.TensorSpec([TRACED, *spec.shape], spec.dtype) for name, spec in decoded_spec(source, decode).items()}
 
         def judged(examples: Tensors) -> Any:
             inputs, targets = task.prepare(examples)
-            return features(inputs, training=False), targets, task.targets(examples), task.moments(inputs)
+            return features(inputs, training=False), targets, task.output.targets(examples), task.input.frame_counts(inputs)
 
         def trained(keys: tf.Tensor, seed: tf.Tensor, epoch: tf.Tensor, examples: Tensors) -> Any:
             return task.prepare(examples, keys=keys, seed=seed, epoch=epoch)
@@ -94,10 +94,10 @@ class Prepared:
         traced = tf.function(judged, autograph=False).get_concrete_function(one)
         drawn = tf.function(trained, autograph=False).get_concrete_function(
             tf.TensorSpec([TRACED, 2], tf.int32), tf.TensorSpec([2], tf.int32), tf.TensorSpec([], tf.int64), one)
-        random = task.random_decode or any(value.consumers() for value in drawn.graph.inputs[:3])
+        random = task.input.decoding.random or any(value.consumers() for value in drawn.graph.inputs[:3])
         outputs, targets, own, moments = traced.structured_outputs
         return cls(random, targets, own, tf.TensorSpec(outputs.shape[1:], outputs.dtype), graph_hash(traced),
-                   moments is not None and task.length is not None and outputs.shape[1] is None)
+                   moments is not None and task.input.lengths is not None and outputs.shape[1] is None)
 
     @property
     def spec(self) -> dict[str, tf.TensorSpec]:
@@ -129,18 +129,12 @@ class OnFeatures:
         sequences: features are a vector for each moment; then only losses and scores are those of the task, not answers.
     """
 
-    stored_decoded, random_decode, decode_batch = True, False, None
-    length_unit, length_most = MOMENT_UNIT, None
-
     def __init__(self, task: Task, targets: Any, views: int, sequences: bool = False):
         self.whole, self.structure, self.views = task, targets, views
-        self.length = MOMENTS if sequences else None
+        self.input, self.output = _FeaturesIn(task.input, sequences), _JudgedAsStored(task.output)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.whole, name)
-
-    def decode(self, raw: Tensors, key: Any = None) -> Tensors:
-        return raw
 
     def prepare(self, examples: Tensors, *, keys: Any = None, seed: Any = None, epoch: tf.Tensor | None = None) -> tuple[tf.Tensor, Any]:
         """(features [batch, ...], targets)."""
@@ -149,7 +143,29 @@ class OnFeatures:
         flat = [examples[f"{TARGET}{place}"] for place in range(len(tf.nest.flatten(self.structure)))]
         return examples[FEATURES], tf.nest.pack_sequence_as(self.structure, flat)
 
-    def targets(self, examples: Tensors) -> Tensors:
+
+class _FeaturesIn:
+    """The input of a task whose examples are features, as they are stored."""
+
+    decoding, decode_batch, decoder = Decoding(stored=True), None, None
+
+    def __init__(self, whole: Input, sequences: bool):
+        self.whole, self.lengths = whole, Lengths(MOMENTS, MOMENT_UNIT) if sequences else None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.whole, name)
+
+
+class _JudgedAsStored:
+    """The output of such a task: what answers are compared with stands beside the features."""
+
+    def __init__(self, whole: Output):
+        self.whole = whole
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.whole, name)
+
+    def targets(self, examples: Tensors, changes: Tensors | None = None) -> Tensors:
         return {name.removeprefix(JUDGED): value for name, value in examples.items() if name.startswith(JUDGED)}
 
 
@@ -163,9 +179,9 @@ def answers_once(task: Task, model: keras.Model, source: Source) -> bool:
         def called(given: Any) -> Any:
             calls.append(given is inputs)
             return tf.nest.map_structure(lambda output: tf.zeros([TRACED, *output.shape[1:]], output.dtype), model.output)
-        return task.answer(called, inputs)
+        return task.output.answer(called, inputs)
 
-    decode = None if task.stored_decoded else task.decode
+    decode = task.input.decoder
     one = {name: tf.TensorSpec([TRACED, *spec.shape], spec.dtype) for name, spec in decoded_spec(source, decode).items()}
     tf.function(answer, autograph=False).get_concrete_function(one)
     return calls == [True]
@@ -255,7 +271,7 @@ class Computing:
                           lengths=Lengths(MOMENTS, MOMENT_UNIT, self.machine.xla), source=source, alike=counts[LENGTH])
 
     def _key(self, source: Source, views: int) -> str:
-        decode = None if self.task.stored_decoded else self.task.decode
+        decode = self.task.input.decoder
         # numbers learned from train stand in the graph, tables of texts do not
         learned = {name: json.dumps(value, sort_keys=True, default=str) for name, value in self.task.facts.items() if name != "splits"}
         facts = json.dumps({name: text for name, text in learned.items() if '"' in text}, sort_keys=True)
@@ -266,16 +282,17 @@ class Computing:
     def _feed(self, source: Source, views: int) -> Feed:
         """All examples, a device's batch at a time."""
         task, machine = self.task, self.machine
-        lengths = Lengths.of(task)
+        lengths = task.input.lengths
         batch = BATCH[machine.devices[0].partition(":")[0]]
         if lengths and lengths.most is not None and lengths.most <= SHORT:
             batch = max(batch, SHORT_BATCH)
         plan = order.Plan(len(source), machine.replicas * min(batch, len(source)), machine.replicas)
         # an example is decoded as often as it has views: to keep it decoded helps sorting by length alone
-        data = self.data if task.length else self.data.model_copy(update={"cache": "none"})
-        return make_feed(source, None if task.stored_decoded else task.decode, plan=plan, seed=self.seed, shuffle=bool(views),
-                         random_decode=bool(views) and task.random_decode, data=data, strategy=machine.strategy, devices=machine.devices,
-                         facts=task.facts, lengths=lengths and replace(lengths, unit=1))  # lengths are alike, and nothing is compiled
+        data = self.data if lengths else self.data.model_copy(update={"cache": "none"})
+        return make_feed(source, task.input.decoder, plan=plan, seed=self.seed, shuffle=bool(views),
+                         random_decode=bool(views) and task.input.decoding.random, data=data, strategy=machine.strategy,
+                         devices=machine.devices, facts=task.facts,
+                         lengths=lengths and replace(lengths, unit=1))  # lengths are alike, and nothing is compiled
 
     def _computed(self, feed: Feed, values_of: Callable[[Tensors, Any, Any], Tensors], views: int = 0,
                   ) -> Iterator[tuple[Any, dict[str, np.ndarray]]]:
@@ -307,10 +324,12 @@ class Computing:
         """What is kept of a batch."""
         values = {FEATURES: self.encoder(inputs)}
         values |= {f"{TARGET}{place}": value for place, value in enumerate(tf.nest.flatten(targets))}
-        return values | {f"{JUDGED}{name}": value for name, value in self.task.targets(examples).items()}
+        return values | {f"{JUDGED}{name}": value for name, value in self.task.output.targets(examples).items()}
 
     def _counts(self, examples: Tensors, inputs: Any, targets: Any) -> Tensors:
-        return {MOMENTS: self.task.moments(inputs), LENGTH: examples[self.task.length or ""]}
+        lengths = self.task.input.lengths
+        assert lengths is not None
+        return {MOMENTS: self.task.input.frame_counts(inputs), LENGTH: examples[lengths.entry]}
 
     def _step(self, feed: Feed, values_of: Callable[[Tensors, Any, Any], Tensors], views: int) -> Any:
         """(step, iterator) -> (numbers, values) of each replica."""

@@ -77,7 +77,7 @@ def _ways(task: Task, head: keras.Model, chunks: Chunks) -> list[tuple[int, floa
     found = next((layer for layer in head._flatten_layers(include_self=False) if isinstance(layer, Emphasis)), None)
     if found is None:
         return [(0, 1.0)]
-    right = np.concatenate([np.asarray(task.scores(features[:, -found.columns:], targets)["accuracy"]) for features, targets in chunks])
+    right = np.concatenate([task.output.scores(features[:, -found.columns:], targets)["accuracy"].numpy() for features, targets in chunks])
     return [(found.columns, found.factor), (found.columns, 1.0)] if np.mean(right) >= RIGHT else [(found.columns, 0.0)]
 
 
@@ -202,11 +202,11 @@ def _judged(objective: "_Objective", folds: list[_Fold], weights: list[np.ndarra
     for fold, flat in zip(folds, weights):
         for (features, targets), counted in zip(fold.judged, fold.counted):
             outputs = objective.outputs(features, flat)
-            for name, value in {"loss": task.loss(outputs, targets, training=False), **task.scores(outputs, targets)}.items():
+            for name, value in {"loss": task.output.loss(outputs, targets, training=False), **task.output.scores(outputs, targets)}.items():
                 totals.setdefault(name, []).append(np.asarray(value, np.float64)[counted])
     values = {name: np.concatenate(parts) for name, parts in totals.items()}
     means = {name: float(np.mean(each)) for name, each in values.items()}
-    name, direction = task.watch if task.watch[0] in means and not by_loss else ("loss", "min")
+    name, direction = task.output.watch if task.output.watch[0] in means and not by_loss else ("loss", "min")
     error = float(np.std(values[name])) / len(values[name]) ** 0.5
     return (means[name] if direction == "max" else -means[name], -means["loss"]), name, means[name], error
 
@@ -273,8 +273,8 @@ class _Objective:
         self.shape = tuple(dense.kernel.shape)
         self.size = int(np.prod(self.shape)) + self.shape[1] * bool(dense.use_bias)
         self.start = np.zeros(self.size)
-        if moments is not None and task.usual_output is not None and dense.use_bias:
-            self._split(self.start)[1][task.usual_output] = USUAL
+        if moments is not None and task.output.blank is not None and dense.use_bias:
+            self._split(self.start)[1][task.output.blank] = USUAL
         self._slope = tf.function(self._summed, autograph=False, reduce_retracing=True)
 
     def standardised(self, features: tf.Tensor) -> tf.Tensor:
@@ -292,8 +292,8 @@ class _Objective:
         outputs = tf.tensordot(features, kernel, 1) + bias
         with tf.GradientTape() as tape:
             tape.watch(outputs)
-            losses = tf.cast(self.task.loss(outputs, targets, training=True), tf.float32) * counted
-            weights = self.task.example_weights(targets)
+            losses = tf.cast(self.task.output.loss(outputs, targets, training=True), tf.float32) * counted
+            weights = self.task.output.example_weights(targets)
             total = tf.reduce_sum(losses if weights is None else losses * weights)
         slope = tape.gradient(total, outputs, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         slope, features = (tf.reshape(one, [-1, one.shape[-1]]) for one in (slope, features))

@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from pipelines.data.source import Source
 from pipelines.fitting.folds import fitting_part, folds, of_classes
-from pipelines.task.judging import Features
+from pipelines.task.output import Features
 
 WIDTHS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)  # times the mean squared distance of two examples
 RIDGES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)  # of the kernel's diagonal, which is 1

@@ -1,1 +1,1 @@
-"""Judging and telling: metrics with intervals, figures, and the report of a run as Markdown, HTML and JSON."""
+"""Telling: the report of a run as Markdown, HTML and JSON, its model card, and tables of predictions."""

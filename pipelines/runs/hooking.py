@@ -74,7 +74,7 @@ def hook_up(work: Work, session: Session, validation: Evaluator | None, identity
         *([log] if chief else []),
         *([Beginning(validation, best, log if chief else None)] if validation and session.fits_first else []),
         WarnOfWaiting(monitor.input_wait_warning, voice.warn, run_display.waiting_remedy(session)),
-        *([Remarks(session.task.remark, voice.warn), *_guidance(work, session, log)] if chief else []),
+        *([Remarks(session.task.output.remark, voice.warn), *_guidance(work, session, log)] if chief else []),
         *([KerasCallbacks(list(work.call.callbacks), session.model, train, plan.steps_per_epoch)] if work.call.callbacks else []),
         *work.policy.hooks,
         *listening,
@@ -89,7 +89,7 @@ def _guidance(work: Work, session: Session, log: Log) -> list[Hook]:
     """What shows samples, and what notices a training that goes wrong, where the task says what chance is."""
     if not work.policy.guidance:
         return []
-    chance, validation, monitor, hooks = session.task.chance(), session.splits.validation, work.experiment.monitor, list[Hook]()
+    chance, validation, monitor, hooks = session.task.output.chance(), session.splits.validation, work.experiment.monitor, list[Hook]()
     if chance is not None:
         hooks.append(Diagnosis(*chance, examples=len(validation) if validation is not None else 0, say=work.voice.warn))
     if monitor.tensorboard and monitor.samples and not work.private:

@@ -9,10 +9,10 @@ from pipelines.base.progress import Work
 from pipelines.config.schema import Experiment
 from pipelines.data.source import Source
 from pipelines.data.stream import StreamSource
-from pipelines.reports.baselines import put_beside
+from pipelines.outputs.baselines import put_beside
 from pipelines.runs.work import Policy
 from pipelines.task.contract import Condensed
-from pipelines.task.judging import add_own
+from pipelines.task.own_metrics import add_own
 from pipelines.task.results import Baseline, Judgement
 from pipelines.training.evaluation import Evaluator, batch_size
 from pipelines.training.session import Session
@@ -79,12 +79,12 @@ def judge(session: Session, experiment: Experiment, policy: Policy, watching: Ev
         answers, targets = every[split]
         source = getattr(session.splits, split)
         with Work(session.say, f"judging {split}"):
-            judgement = judgements[split] = session.task.judge(answers, targets, source)
+            judgement = judgements[split] = session.task.output.judge(answers, targets, source)
             add_own(judgement, one.own, experiment.evaluate.bootstrap)
             if policy.details:
-                session.task.explain(session.model, judgement, answers, targets, source)
+                session.task.output.explain(session.model, judgement, answers, targets, source)
         if baseline is not None:
-            own, other = session.task.each(answers, targets), baseline.score(source)
+            own, other = session.task.output.each(answers, targets), baseline.score(source)
             cost = next((one.cost for one in session.transforms if one.cost), None)
             put_beside(judgement, baseline, own, other, experiment.evaluate.bootstrap, cost=cost)
         if judgement.beaten and policy.guidance and (split == "test" or test is None):
@@ -103,4 +103,4 @@ def _fitted(session: Session, experiment: Experiment, evaluators: Mapping[str, E
         several = session.machine.group.size > 1  # the others have no part in it
         return (evaluator(session, experiment, source, alone=several) if several or known is None else known).features(function)
 
-    return session.task.baseline(train, features)
+    return session.task.output.baseline(train, features)

@@ -47,7 +47,7 @@ def choose_weights(work: Work, session: Session, hooked: Hooked, validation: Eva
         variable.assign(average.value)
     answers = judging.answered(session, work.experiment, validation)
     if answers is not None:
-        session.task.facts.update(work.hosts.of_chief(session.task.choose(*answers) if work.hosts.chief else None))
+        session.task.facts.update(work.hosts.of_chief(session.task.output.choose(*answers) if work.hosts.chief else None))
     return Chosen(epoch, answers, notes)
 
 

@@ -57,7 +57,7 @@ def _say_what_depends_on_devices(session: "Session", say: Callable[[str], None])
     """Says what another number of devices would train otherwise; nothing, where that is the same."""
     model, task, plan = session.learner.model, session.learner.task, session.plan
     has_norm = any(isinstance(layer, keras.layers.BatchNormalization) for layer in model._flatten_layers())
-    mixing = [*(["BatchNormalization"] if has_norm else []), *([task.mixes] if task.mixes else [])]
+    mixing = [*(["BatchNormalization"] if has_norm else []), *([task.output.mixes] if task.output.mixes else [])]
     if mixing and not session.step.train.micro_batch_size:
         say(
             f"{' and '.join(mixing)} {'see' if len(mixing) > 1 else 'sees'} the {plan.micro} examples of one device; for the same training "
@@ -129,10 +129,10 @@ def culprits(session: "Session", step: int, most: int = 5) -> list[str]:
     causes = []
     for number, raw in feed.raw(step):
         keys = feed.keys(step, tf.constant([number], tf.int64))
-        example = stacked([task.decode(raw, keys[0] if task.random_decode else None)], feed.spec, feed.rule)
+        example = stacked([task.input.decode(raw, keys[0] if task.input.decoding.random else None)], feed.spec, feed.rule)
         seed = order.step_seed(feed.seed, now)
         inputs, targets = task.prepare(example, keys=keys, seed=seed, epoch=now // session.plan.steps_per_epoch)
-        loss = task.loss(session.model(inputs, training=False), targets, training=True)
+        loss = task.output.loss(session.model(inputs, training=False), targets, training=True)
         if not np.isfinite(loss.numpy()).all():
             causes.append(feed.name(number, step))
             if len(causes) == most:
@@ -142,7 +142,7 @@ def culprits(session: "Session", step: int, most: int = 5) -> list[str]:
 
 def waiting_remedy(session: "Session") -> str:
     """What would most likely shorten the wait for input."""
-    if session.task.random_decode:
+    if session.task.input.decoding.random:
         return (
             "Each image is decoded anew for its random crop: smaller files, more processor cores, "
             "or augment.shift in place of random_resized_crop."

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pipelines.config.schema import Experiment
 from pipelines.runs.folder import RunFolder
 from pipelines.task.contract import Task
-from pipelines.task.learning import Splits
+from pipelines.task.splits import Splits
 from pipelines.training.loop import Hook
 
 Status = Literal["finished", "interrupted", "failed"]

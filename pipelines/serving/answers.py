@@ -18,7 +18,7 @@ def respond(run: LoadedRun, examples: Tensors) -> Tensors:
     judged."""
     own = {name: value for name, value in examples.items() if name != WARNING}
     inputs, _ = run.task.prepare(own)
-    answer = run.task.respond(run.task.answer(lambda batch: run.model(batch, training=False), inputs))
+    answer = run.task.output.respond(run.task.output.answer(lambda batch: run.model(batch, training=False), inputs))
     return answer | ({WARNING: examples[WARNING]} if WARNING in examples else {})
 
 
@@ -27,7 +27,7 @@ def stacked(task: Task, rows: Sequence[dict[str, Any]]) -> Tensors:
 
     Where an entry's length is free and differs, shorter ones are padded with zeros (or empty strings) at the end.
     """
-    return stacked_by(task.raw_spec(), rows, task.fills)
+    return stacked_by(task.input.raw_spec(), rows, task.input.requests.fills)
 
 
 def bounded_parts(specs: Mapping[str, tf.TensorSpec], rows: Sequence[dict[str, Any]]) -> Iterator[slice]:

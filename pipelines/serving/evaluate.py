@@ -32,7 +32,7 @@ from pipelines.reports.report import write_report
 from pipelines.runs.folder import RunFolder
 from pipelines.serving.load import LoadedRun, without_pretrained
 from pipelines.task.contract import Splits
-from pipelines.task.judging import add_own
+from pipelines.task.own_metrics import add_own
 from pipelines.task.prepared import splits_of
 from pipelines.task.results import Judgement
 from pipelines.training.evaluation import Evaluator, batch_size
@@ -209,7 +209,7 @@ def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = No
     else:
         source, splits = new_data(run, data, split, [text for text in overrides if text.startswith("data.")])
         named, notes = split or data.stem, [f"Judged on {data}.", *splits.notes]
-    reason = run.task.cannot_judge(source)
+    reason = run.task.output.cannot_judge(source)
     if reason is not None:
         raise ConfigError(f"{'--split' if data is None else '--data'}: {reason}")
     setup = time.perf_counter() - began
@@ -219,9 +219,9 @@ def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = No
     say(f"judging      {named}, {formatting.counted(len(source), 'example')}")
     answers, targets = evaluator.judged()
     seconds = time.perf_counter() - began
-    judgement = run.task.judge(answers, targets, source)
+    judgement = run.task.output.judge(answers, targets, source)
     add_own(judgement, evaluator.own, experiment.evaluate.bootstrap)
-    run.task.explain(run.model, judgement, answers, targets, source)
+    run.task.output.explain(run.model, judgement, answers, targets, source)
     if run.machine.precision != run.judged_precision:
         notes.append(f"Judged in {run.machine.precision}; the run's own report is in {run.judged_precision}.")
     target = folder_for(run.folder, named if data is None else "-".join(filter(None, (data.stem, split))))

@@ -23,6 +23,7 @@ from pipelines.runs.folder import RunFolder
 from pipelines.serving.answers import class_names, respond
 from pipelines.serving.forms import Form
 from pipelines.serving.load import LoadedRun, Precision, load_run
+from pipelines.task.contract import Task
 
 SIGNATURE = "serving_default"
 MANIFEST = "quartet.json"  # what `quartet serve` shows of an exported model
@@ -61,13 +62,13 @@ class Served(tf.Module):
         self._run = run
 
         def answer(**raw: tf.Tensor) -> dict[str, tf.Tensor]:
-            return respond(run, run.task.receive(raw))
+            return respond(run, run.task.input.receive(raw))
 
         self.answer = tf.function(answer, autograph=False)
 
     def signature(self) -> Any:
         """The function for raw_spec, traced."""
-        specs = {name: tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in self._run.task.raw_spec().items()}
+        specs = {name: tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in self._run.task.input.raw_spec().items()}
         with without_cudnn(self._run.model):  # a model from a GPU must run on a CPU
             traced = self.answer.get_concrete_function(**specs)
         self.values = list(traced.variables)  # only those it reads, as plain variables, so that the saved object graph holds no Keras
@@ -144,13 +145,14 @@ def manifest(run: LoadedRun, outputs: list[str]) -> Manifest:
     """Of a run whose model gives `outputs`, in that order."""
     task = run.task
     sample = {name: Sample(b64=base64.b64encode(value).decode()) if isinstance(value, bytes) else Sample(shape=list(np.shape(value)))
-              for name, value in task.sample().items()}
-    fills = {name: value.decode("utf-8", "replace") if isinstance(value, bytes) else value for name, value in task.fills.items()}
-    form, raw = task.form(), task.raw_spec()
+              for name, value in task.input.requests.sample().items()}
+    requests, shown = task.input.requests, task.output.answers
+    fills = {name: value.decode("utf-8", "replace") if isinstance(value, bytes) else value for name, value in requests.fills.items()}
+    form, raw = requests.form(), task.input.raw_spec()
     names = list(raw) if len(raw) == len(form) == 1 and not form[0].name else [field.name for field in form]
     kinds = {name: field.kind for name, field in zip(names, form) if name in raw}
-    return Manifest(title=f"{run.name}/{run.folder.path.name}", task=task.experiment.task, outputs=outputs, meanings=dict(task.meanings),
-                    details=list(task.details), needs=list(task.needs), ranked=list(task.ranked), files=dict(task.files),
+    return Manifest(title=f"{run.name}/{run.folder.path.name}", task=task.experiment.task, outputs=outputs, meanings=_meanings(task),
+                    details=list(shown.details), needs=list(task.input.signature.needs), ranked=list(shown.ranked), files=dict(shown.files),
                     fills=fills, kinds=kinds, sample=sample)
 
 
@@ -167,8 +169,8 @@ def free(target: Path, replace: bool) -> None:
 def readme(run: LoadedRun, target: Path, signature: Any) -> str:
     """README.txt: inputs, outputs, and how to call the model."""
     task, classes = run.task, run.task.facts.get("classes")
-    takes = {name: tf.TensorSpec(spec.shape, spec.dtype) for name, spec in task.raw_spec().items()}
-    meanings = task.meanings
+    takes = {name: tf.TensorSpec(spec.shape, spec.dtype) for name, spec in task.input.raw_spec().items()}
+    meanings = _meanings(task)
 
     def lines(specs: dict[str, Any]) -> list[str]:
         return [f"  {name}: {_shape(spec)}{f' - {meanings[name]}' if name in meanings else ''}" for name, spec in specs.items()]
@@ -177,20 +179,25 @@ def readme(run: LoadedRun, target: Path, signature: Any) -> str:
     precision = f"Computes in {run.machine.precision}" + (
         ", as the run was judged." if run.machine.precision == run.judged_precision else f"; the run was judged in {run.judged_precision}.")
     example = [
-        "import tensorflow as tf", *(f"import {name}  # some of the model's operations are in it" for name in task.needs),
+        "import tensorflow as tf", *(f"import {name}  # some of the model's operations are in it" for name in task.input.signature.needs),
         f"model = tf.saved_model.load({str(target.name)!r})  # keep the model: its functions need it",
-        *(f"{name} = {task.examples.get(name) or _example(spec)}" for name, spec in takes.items()),
+        *(f"{name} = {task.input.signature.examples.get(name) or _example(spec)}" for name, spec in takes.items()),
         f"answer = model.signatures[{SIGNATURE!r}]({', '.join(f'{name}={name}' for name in takes)})",
         "print({name: value.numpy() for name, value in answer.items()})",
     ]
     parts = [
         f"{run.name} ({task.experiment.task}), run {run.folder.path.name}: a TensorFlow SavedModel.",
-        f"It needs {listed(('TensorFlow 2.21 or later', *task.needs), 'and')}, nothing else. All preprocessing is inside; any number of "
-        "inputs at once.", precision, "",
+        f"It needs {listed(('TensorFlow 2.21 or later', *task.input.signature.needs), 'and')}, nothing else. All preprocessing is inside; "
+        "any number of inputs at once.", precision, "",
         f"Signature {SIGNATURE!r} takes", *lines(takes), "and gives", *lines(gives)]
     if classes:
         parts += ["", f"labels.txt in assets/ holds the {len(classes)} class names, in the order of the probabilities."]
     return "\n".join([*parts, "", *(f"    {line}" for line in example), ""])
+
+
+def _meanings(task: Task) -> dict[str, str]:
+    """Of each input and output."""
+    return {**task.input.signature.meanings, **task.output.answers.meanings}
 
 
 def _example(spec: Any) -> str:

@@ -25,8 +25,8 @@ from pipelines.serving.answers import bounded_parts, stacked_by
 from pipelines.serving.export import MANIFEST, SIGNATURE, Manifest
 from pipelines.serving.output import Prediction
 from pipelines.serving.predict import UNREADABLE, rows_of
-from pipelines.task.answering import raw_example
 from pipelines.task.form import KINDS, Field, fields_of
+from pipelines.task.requests import raw_example
 
 # operations with a state of their own that stays in the model: variables, tables, control flow, random numbers
 STATEFUL = re.compile(

@@ -79,13 +79,13 @@ class Described:
         extensions.require(environment["extensions"], str(folder.path))
         experiment = load(folder.experiment, check_paths=False).experiment
         extensions.match(environment["extensions"], experiment, str(folder.path))
-        facts = read(folder.facts, task_class(experiment.task).kept).model_dump(exclude_unset=True, by_alias=True)
+        facts = read(folder.facts, task_class(experiment.task).facts_schema).model_dump(exclude_unset=True, by_alias=True)
         return cls(folder, experiment, facts, environment)
 
     def task(self) -> Task:
         """Raises ConfigError where the facts are of another experiment."""
         task = task_class(self.experiment.task)(without_pretrained(self.experiment), self.facts)
-        if (unfit := task.unfit()) is not None:
+        if (unfit := task.facts_error()) is not None:
             raise ConfigError(f"{self.folder.facts}: {unfit}; the file is damaged, or belongs to another experiment")
         return task
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 import tensorflow as tf
 
-from pipelines.data.lengths import Lengths, joined
+from pipelines.data.lengths import joined
 from pipelines.data.reasons import reason
 from pipelines.data.source import Tensors
 from pipelines.machine.processor import cores
@@ -57,25 +57,27 @@ class Predictor:
             workers: chunks read and decoded at the same time; default: one for each processor.
         """
         # large enough to hide the cost of a call, small enough to retry one by one when one is broken
-        self.chunk, usual = run.task.read_at_once
+        requests, answers = run.task.input.requests, run.task.output.answers
+        self.chunk, usual = requests.read_at_once
         self.run, self.batch = run, batch or usual
         self.title, self.task = f"{run.name}/{run.folder.path.name}", run.task.experiment.task
-        self.take, self.sends, self.decodes = run.task.take, run.task.sends, run.task.decodes
-        self.large, self.heavy = run.task.large, run.task.heavy
-        self.form: Sequence[Field] = run.task.form()
-        self.meanings: Mapping[str, str] = run.task.meanings
-        self.details: Sequence[str] = run.task.details
-        self.ranked: Sequence[str] = run.task.ranked
-        self.files: Mapping[str, str] = run.task.files
+        self.take, self.sends, self.decodes = requests.take, requests.sends, requests.decodes_uploads
+        self.large, self.heavy = run.task.input.slow_to_decode, requests.slow_upload
+        self.form: Sequence[Field] = requests.form()
+        self.meanings: Mapping[str, str] = {**run.task.input.signature.meanings, **answers.meanings}
+        self.details: Sequence[str] = answers.details
+        self.ranked: Sequence[str] = answers.ranked
+        self.files: Mapping[str, str] = answers.files
         self.workers = workers or cores()
-        spec = {name: tf.TensorSpec(spec.shape, spec.dtype) for name, spec in run.task.raw_spec().items()}
-        self._receive = tf.function(run.task.receive, input_signature=[spec], autograph=False)
+        spec = {name: tf.TensorSpec(spec.shape, spec.dtype) for name, spec in run.task.input.raw_spec().items()}
+        self._receive = tf.function(run.task.input.receive, input_signature=[spec], autograph=False)
         received = self._receive.get_concrete_function().structured_outputs
         self.free = [name for name, value in received.items() if value.shape.rank and value.shape.rank > 1 and value.shape[1] is None]
         self._respond = tf.function(lambda examples: answer(run, examples), autograph=False, input_signature=[
             {name: tf.TensorSpec([None, *value.shape[1:]], value.dtype) for name, value in received.items()}])
-        self._whole = tf.function(lambda raw: answer(run, run.task.receive(raw)), autograph=False, input_signature=[spec])
-        self._plain = straight(tf.function(lambda raw: answer(run, run.task.receive_plain(raw)), autograph=False, input_signature=[spec]),
+        self._whole = tf.function(lambda raw: answer(run, run.task.input.receive(raw)), autograph=False, input_signature=[spec])
+        simple = run.task.input.receive_simple
+        self._plain = straight(tf.function(lambda raw: answer(run, simple(raw)), autograph=False, input_signature=[spec]),
                                processor=not any("GPU" in device for device in run.machine.devices))
         outputs = self._respond.get_concrete_function().structured_outputs
         self.inputs: dict[str, tf.TensorSpec] = spec
@@ -86,7 +88,7 @@ class Predictor:
 
     def predict(self, inputs: list[str]) -> Iterator[Prediction]:
         """Answers in the order of the inputs; reads ahead only a little."""
-        yield from self.answers(self.run.task.read(inputs))
+        yield from self.answers(self.run.task.input.requests.read(inputs))
 
     def answers(self, inputs: Iterable[Read]) -> Iterator[Prediction]:
         """As `predict`, of inputs that have been read."""
@@ -109,7 +111,7 @@ class Predictor:
             return self._answer([self._decode(read)])
         batch = stacked(self.run.task, rows)
         try:
-            given = self._plain(batch) if all(map(self.run.task.plain, rows)) else self._whole(batch)
+            given = self._plain(batch) if all(map(self.run.task.input.is_simple, rows)) else self._whole(batch)
             answers = {name: value.numpy() for name, value in given.items()}
         except UNREADABLE:
             return self._answer([self._decode(read)])
@@ -118,8 +120,8 @@ class Predictor:
     def warm_up(self) -> None:
         """Answers examples alone and in a full batch, so that TensorFlow is ready for the first input: one that is not plain, and one
         that is."""
-        typical = next(filter(self.run.task.plain, self.run.task.typical()), None)
-        for row in (self.run.task.sample(), typical):
+        typical = next(filter(self.run.task.input.is_simple, self.run.task.input.requests.typical()), None)
+        for row in (self.run.task.input.requests.sample(), typical):
             with suppress(tf.errors.OpError, TypeError, ValueError):  # then the first input takes longer, or gets the same error
                 for count in (1, self.batch) if row is not None else ():
                     self.together([("warm-up", row)] * count)
@@ -130,7 +132,7 @@ class Predictor:
 
         def read() -> None:
             try:
-                for one in self.run.task.read(inputs):
+                for one in self.run.task.input.requests.read(inputs):
                     came.put(one)
                 came.put(None)
             except BaseException as error:
@@ -203,7 +205,7 @@ class Predictor:
 
     def _answers(self, examples: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Where lengths differ, examples of similar length are answered together, so that little of it is padding."""
-        rule = Lengths.of(self.run.task)
+        rule = self.run.task.input.lengths
         if rule is None or len(examples[rule.entry]) <= SIMILAR:
             return {name: value.numpy() for name, value in self._respond(examples).items()}
         lengths = examples[rule.entry]

@@ -69,8 +69,8 @@ class Work:
         self.task, self.folder, self.decoded = task, folder, decoded
         self.splits = task.splits()
         self.sources: dict[str, Source] = {name: source for name in SPLITS if (source := getattr(self.splits, name)) is not None}
-        own = decoded and task.decoded_by == "decode"
-        self.decode: Decode | None = type(task)(task.experiment, dict(self.splits.facts)).decode if own else None
+        own = decoded and task.input.decoding.by == "decode"
+        self.decode: Decode | None = type(task)(task.experiment, dict(self.splits.facts)).input.decode if own else None
 
     def write(self, piece: Piece) -> None:
         """Raises as shard_writing.write."""
@@ -111,14 +111,14 @@ def prepare(task: Task, output: Path, progress: Callable[[int, int], None] = lam
         raise _there_already(folder)
     if decoded:
         _require_storable(task)
-        if task.decoded_by == "source":
+        if task.input.decoding.by == "source":
             say("decoded      as without --decoded: what is stored is decoded in any case")
-    decoded = decoded or task.decoded_by == "source"
+    decoded = decoded or task.input.decoding.by == "source"
     content: dict[str, Any] = {"format": 1, "task": task.experiment.task, "settings": _settings(task, decoded), "decoded": decoded,
                                "splits": None}
-    if task.keep is not None:
+    if task.input.prepared_form.own_writer is not None:
         with folder.filled() as place:
-            task.keep(place)
+            task.input.prepared_form.own_writer(place)
             write_json(place / INDEX, content)
     else:
         content |= _in_shards(Work(task, folder, decoded=decoded), content, output, progress, say, write)
@@ -150,7 +150,7 @@ def _in_shards(work: Work, content: Mapping[str, Any], output: Path, progress: C
     for piece in write(work, missing):
         done += piece.last - piece.first
         progress(done, of)
-    stored = {name: shard_writing.write_beside(source, name, folder, pieces[name], work.decode, task.beside(source))
+    stored = {name: shard_writing.write_beside(source, name, folder, pieces[name], work.decode, task.input.prepared_form.extras(source))
               for name, source in work.sources.items()}
     own = {shard.file for split in stored.values() for shard in split.shards}
     folder.remove(name for name in folder.names() if shard_writing.parsed(name) and name not in own)
@@ -182,12 +182,12 @@ def _claim(folder: OutputFolder, begun: Begun, say: Callable[[str], None]) -> No
 def _require_storable(task: Task) -> None:
     """Raises ConfigError where decoded examples cannot be stored in place of those that they are made of."""
     kind = task.experiment.task
-    if task.decoded_by is None:
+    if task.input.decoding.by is None:
         raise ConfigError(f"--decoded: {kind} has no files to decode; leave it out: examples are stored as they are")
-    if task.random_decode:
-        because = f"{task.drawn_by}: {_value(task, task.drawn_by)}" if task.drawn_by else kind
+    if task.input.decoding.random:
+        because = f"{task.input.decoding.setting}: {_value(task, task.input.decoding.setting)}" if task.input.decoding.setting else kind
         raise ConfigError(f"--decoded: {because} decodes each example anew in every epoch, at random, which cannot be stored; leave "
-                          "--decoded out" + (f", or set {task.drawn_by}: null" if task.drawn_by else ""))
+                          "--decoded out" + (f", or set {task.input.decoding.setting}: null" if task.input.decoding.setting else ""))
 
 
 def _room_for(work: Work, output: Path, there: int) -> str:
@@ -228,8 +228,9 @@ def splits_of(task: Task) -> Splits:
     if "train" not in index.splits:
         raise DataError(f"{folder / INDEX}: has no split train; prepare it anew (quartet prepare)")
     sources: dict[str, Any] = {name: shards.ShardSource(folder, stored, f"{folder}/{name}") for name, stored in index.splits.items()}
-    return task.restored(Splits(sources["train"], sources.get("validation"), sources.get("test"), dict(index.facts),
-                                tuple(index.skipped), tuple(index.notes), index.more_skipped))
+    splits = Splits(sources["train"], sources.get("validation"), sources.get("test"), dict(index.facts), tuple(index.skipped),
+                    tuple(index.notes), index.more_skipped)
+    return task.input.prepared_form.from_prepared(splits)
 
 
 def opened(folder: Path) -> Index:
@@ -242,15 +243,15 @@ def opened(folder: Path) -> Index:
 def _settings(task: Task, decoded: bool) -> dict[str, Any]:
     """The settings that decide what is in the splits and what is learned from them, as JSON values."""
     values = task.experiment.model_dump(mode="json")
-    for name in task.no_matter:
+    for name in task.input.prepared_form.settings_not_in_data:
         *route, last = name.split(".")
         section = values
         with contextlib.suppress(KeyError, TypeError):
             for step in route:
                 section = section[step]
             section.pop(last, None)
-    if decoded and task.drawn_by:
-        values[task.drawn_by] = _value(task, task.drawn_by)
+    if decoded and task.input.decoding.setting:
+        values[task.input.decoding.setting] = _value(task, task.input.decoding.setting)
     return json.loads(json.dumps(finite(values)))
 
 

@@ -14,11 +14,12 @@ from pipelines.base.progress import Say, Work, silent
 from pipelines.config.schema import Data, Evaluate
 from pipelines.data import order
 from pipelines.data.input import Feed, make_feed
-from pipelines.data.lengths import Lengths, joined
+from pipelines.data.lengths import joined
 from pipelines.data.source import Source
 from pipelines.machine.compiling import constant
 from pipelines.machine.devices import Machine
 from pipelines.task.contract import Condensed, Task
+from pipelines.task.own_metrics import own_scores
 
 Arrays = dict[str, np.ndarray]
 
@@ -44,10 +45,10 @@ class Evaluator:
         batch = min(batch, len(source))
         batch += -batch % machine.replicas
         self.plan = order.Plan(len(source), batch, machine.replicas)
-        decode = None if task.stored_decoded else task.decode
+        decode = task.input.decoder
         self.feed: Feed = make_feed(source, decode, plan=self.plan, seed=0, shuffle=False, random_decode=False, data=data,
                                     strategy=machine.strategy, devices=machine.devices, own=machine.own, facts=task.facts,
-                                    lengths=Lengths.of(task))
+                                    lengths=task.input.lengths)
         self.own: Arrays = {}  # name -> [examples], of the metrics in evaluate.metrics
         self._scores = tf.function(self._score_step, autograph=False)
         self._answers = tf.function(self._answer_step, autograph=False)
@@ -87,7 +88,7 @@ class Evaluator:
         def replica_step(step: tf.Tensor, examples: Any) -> dict:
             examples = self._examples(step, examples)
             inputs, _ = self.task.prepare(examples)
-            return {"answer/features": function(inputs), **{f"target/{k}": v for k, v in self.task.targets(examples).items()}}
+            return {"answer/features": function(inputs), **{f"target/{k}": v for k, v in self.task.output.targets(examples).items()}}
 
         def run(step: tf.Tensor, iterator: Any) -> Any:
             return self.machine.strategy.run(replica_step, args=(step, self._next(iterator)))
@@ -96,7 +97,7 @@ class Evaluator:
         return answers["features"], targets
 
     def _condensed(self, arrays: Arrays) -> Arrays:
-        answers, targets = self.task.condense(*_sides(arrays))
+        answers, targets = self.task.output.condense(*_sides(arrays))
         own = {name: value for name, value in arrays.items() if name.startswith("own/")}
         return {**{f"answer/{k}": v for k, v in answers.items()}, **{f"target/{k}": v for k, v in targets.items()}, **own}
 
@@ -146,8 +147,8 @@ class Evaluator:
         def replica_step(examples: Any) -> dict:
             inputs, targets = self.task.prepare(self._examples(step, examples))
             outputs = self._averaged(inputs)
-            return {"loss": self.task.loss(outputs, targets, training=False), **self.task.scores(outputs, targets),
-                    **self.task.own_scores(outputs, targets)}
+            return {"loss": self.task.output.loss(outputs, targets, training=False), **self.task.output.scores(outputs, targets),
+                    **own_scores(self.task, outputs, targets)}
 
         return self.machine.strategy.run(replica_step, args=(self._next(iterator),))
 
@@ -161,8 +162,8 @@ class Evaluator:
                 outputs.append(self._outputs(x))
                 return outputs[-1]
 
-            answers, targets = self.task.answer(model, inputs), self.task.targets(examples)
-            own = self.task.own_scores(outputs[0], learned) if self.task.experiment.evaluate.metrics else {}
+            answers, targets = self.task.output.answer(model, inputs), self.task.output.targets(examples)
+            own = own_scores(self.task, outputs[0], learned) if self.task.experiment.evaluate.metrics else {}
             return {**{f"answer/{k}": v for k, v in answers.items()}, **{f"target/{k}": v for k, v in targets.items()},
                     **{f"own/{k}": v for k, v in own.items()}}
 

@@ -59,7 +59,7 @@ def model_of(setting: str, folder: Path, task: Task, train: Source) -> keras.Mod
     if experiment.task != task.experiment.task:
         raise ConfigError(f"{setting}: {folder} is a run of {experiment.task}, and this experiment of {task.experiment.task}")
     kind = registry.task_class(experiment.task)
-    facts = stored.read(folder / "model" / "facts.json", kind.kept).model_dump(exclude_unset=True, by_alias=True)
+    facts = stored.read(folder / "model" / "facts.json", kind.facts_schema).model_dump(exclude_unset=True, by_alias=True)
     theirs: Task = kind(experiment, facts)
     if facts.get("classes") != task.facts.get("classes"):
         raise ConfigError(f"{setting}: {folder} knows other classes than these data have, or in another order")
@@ -94,7 +94,7 @@ def lasting(model: keras.Model) -> list[keras.Variable]:
 
 def _seen(task: Task, train: Source) -> str:
     """What becomes of a stored example on its way to the model, as a hash; where that is random, without it."""
-    decode = None if task.stored_decoded else task.decode
+    decode = task.input.decoder
     one = {name: tf.TensorSpec([2, *spec.shape], spec.dtype) for name, spec in decoded_spec(train, decode).items()}
     prepared = tf.function(lambda examples: task.prepare(examples)[0], autograph=False).get_concrete_function(one)
     return f"{computation(train, decode)} {graph_hash(prepared)}"

@@ -45,9 +45,10 @@ def gain(task: Task, first: keras.Model, second: keras.Model, spec: Mapping[str,
 
 
 def _zeros(task: Task, spec: Mapping[str, tf.TensorSpec], batch: int) -> dict[str, tf.Tensor]:
-    length = FREE * task.length_unit if task.length else 0
+    rule = task.input.lengths
+    length = FREE * rule.unit if rule else 0
     shapes = {name: [batch, *(length if size is None else size for size in one.shape)] for name, one in spec.items()}
-    return {name: tf.fill(shape, tf.cast(length, spec[name].dtype)) if name == task.length else tf.zeros(shape, spec[name].dtype)
+    return {name: tf.fill(shape, tf.cast(length, spec[name].dtype)) if rule and name == rule.entry else tf.zeros(shape, spec[name].dtype)
             for name, shape in shapes.items()}
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from pipelines.encoders.finetune import Finetune, Gradual
 from pipelines.machine import devices
 from pipelines.machine.precision import FASTER, speed
 from pipelines.task.contract import Splits, Task
+from pipelines.task.own_metrics import own_scores
 from pipelines.task.prepared import splits_of
 from pipelines.training import other_run, precision_probe, transform
 from pipelines.training.embedding_tables import in_main_memory
@@ -90,7 +92,7 @@ def prepare(
     splits, transforms = divide_data(task, kept or {})
     planned = (one.plan(machine.replicas) for one in transforms)
     plan = next((one for one in planned if one), None) or plan_batches(train, len(splits.train), machine.replicas)
-    spec = decoded_spec(splits.train, None if task.stored_decoded else task.decode)
+    spec = decoded_spec(splits.train, task.input.decoder)
     with machine.strategy.scope(), bounded("model"), in_main_memory(divides_tables(train, machine)):
         network = build_network(machine, task, len(splits.train))
         if precision is None and devices.by_convolution(machine, train) and precision_probe.depthwise(network.model):
@@ -118,11 +120,12 @@ def divide_data(task: Task, kept: Kept) -> tuple[Splits, list[Transform]]:
     for one in transforms:
         splits = replace(splits, facts=one.facts(task, splits.facts))
     task.facts = splits.facts
-    checked(finite(splits.facts), task.kept, f"{experiment.task}, what was learned of the data", "a run with it could not be loaded")
+    checked(finite(splits.facts), task.facts_schema, f"{experiment.task}, what was learned of the data",
+            "a run with it could not be loaded")
     if not len(splits.train):
         raise DataError("the training split holds no examples")
     for name, source in (("validation", splits.validation), ("test", splits.test)):
-        if source is not None and (why := task.cannot_judge(source)) is not None:
+        if source is not None and (why := task.output.cannot_judge(source)) is not None:
             raise DataError(f"data.{name}: {why}")
     return splits, transforms
 
@@ -174,8 +177,8 @@ def check_own_metrics(task: Task, model: Any, splits: Splits, scores: list[str])
         raise ConfigError(f"evaluate.metrics: there is a metric {twice} already")
     source = splits.validation or splits.test
     if names and source is not None:
-        spec = decoded_spec(source, None if task.stored_decoded else task.decode)
-        find_scores(task, model, spec, task.own_scores)
+        spec = decoded_spec(source, task.input.decoder)
+        find_scores(task, model, spec, partial(own_scores, task))
     return names
 
 
@@ -185,7 +188,7 @@ def find_watch(train: Train, task: Task, scores: list[str], splits: Splits) -> t
     Raises:
         ConfigError: the task has no such metric, or there is no validation split to stop by.
     """
-    own = task.watch
+    own = task.output.watch
     if train.early_stopping and not splits.validation:
         raise ConfigError("train.early_stopping: there is no validation split to judge by; set data.validation")
     if train.watch is None:

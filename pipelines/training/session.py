@@ -12,7 +12,6 @@ from pipelines.base.errors import ConfigError
 from pipelines.base.progress import Say, Work, silent
 from pipelines.config.schema import Experiment, protected_by
 from pipelines.data.input import Feed, make_feed
-from pipelines.data.lengths import Lengths
 from pipelines.data.source import Source
 from pipelines.encoders import trainable
 from pipelines.task.contract import Task
@@ -118,7 +117,7 @@ class Session(Prepared):
             average.assign(variable.value)
 
     def _features(self, source: Source, function: Callable[[Any], Any]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """What `function` makes of the model's inputs, on this host alone (pipelines.task.judging.Features)."""
+        """What `function` makes of the model's inputs, on this host alone (pipelines.task.output.Features)."""
         experiment = self.task.experiment
         return Evaluator(self.task, self.model, source, machine=self.machine.alone(), data=experiment.data,
                          batch=batch_size(experiment.evaluate, experiment.train.batch_size), say=self.say).features(function)
@@ -183,21 +182,22 @@ def build_update(begun: Prepared, learner: Learner, steps: int) -> Update:
 def build_feeds(begun: Prepared, learner: Learner) -> tuple[Feed, Feed]:
     """What feeds the learner, and the same examples as the whole network sees them."""
     task, machine, train = begun.task, begun.machine, begun.task.experiment.train
+    rule = learner.task.input.lengths
     feed = make_feed(
         learner.train,
-        None if learner.task.stored_decoded else learner.task.decode,
+        learner.task.input.decoder,
         plan=begun.plan,
         seed=train.seed,
         shuffle=True,
-        random_decode=learner.task.random_decode,
+        random_decode=learner.task.input.decoding.random,
         data=task.experiment.data,
         strategy=machine.strategy,
         devices=machine.devices,
         own=machine.own,
         facts=task.facts,
-        lengths=Lengths.of(learner.task, few=machine.xla),
+        lengths=rule and replace(rule, few=machine.xla),
     )
     if learner.model is begun.model:
         return feed, feed
-    return feed, Feed(begun.splits.train, None if task.stored_decoded else task.decode, plan=begun.plan, seed=train.seed, shuffle=True,
-                      rule=Lengths.of(task))
+    return feed, Feed(begun.splits.train, task.input.decoder, plan=begun.plan, seed=train.seed, shuffle=True,
+                      rule=task.input.lengths)

@@ -123,8 +123,8 @@ class Step:
               of_this_batch_alone(self.norms), by_example(draws)):
             tape.watch(weights)
             outputs, after, penalties = self.model.stateless_call(weights, before, inputs, training=True, return_losses=True)
-            losses = tf.cast(self.task.loss(outputs, targets, training=True), tf.float32) * mask
-            weighted = self.task.example_weights(targets)
+            losses = tf.cast(self.task.output.loss(outputs, targets, training=True), tf.float32) * mask
+            weighted = self.task.output.example_weights(targets)
             total = tf.reduce_sum(losses if weighted is None else losses * weighted)
             if penalties:  # on weights; they count once a step: each micro-batch brings its share, by examples
                 total += tf.add_n([tf.cast(penalty, tf.float32) for penalty in penalties]) * tf.reduce_sum(mask)
@@ -133,7 +133,7 @@ class Step:
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
         statistics = {number: tf.convert_to_tensor(new) for number, (variable, old, new) in enumerate(zip(variables, before, after))
                       if new is not old and is_statistic(variable)}
-        scores = self.task.scores(outputs, targets)
+        scores = self.task.output.scores(outputs, targets)
         scored = (tf.reduce_sum(tf.cast(scores[name], tf.float32) * mask) for name in self.score_names)
         totals = tf.stack([total, tf.reduce_sum(mask), *scored])
         return Sums(gradients[:len(weights)], statistics, totals, lookups.gradients(self.tables.tables, gradients[len(weights):]))

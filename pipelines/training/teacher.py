@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from pipelines.config.schema import Teacher
 from pipelines.data.source import Tensors
-from pipelines.task.contract import Task
+from pipelines.task.contract import Output, Task
 
 OWN, ANSWERED = "own", "answered"  # entries of the targets of a training batch
 
@@ -26,7 +26,7 @@ class Taught:
     """
 
     def __init__(self, task: Task, teacher: keras.Model, settings: Teacher):
-        self.whole, self._teacher, self._settings = task, teacher, settings
+        self.whole, self._teacher, self.output = task, teacher, _TaughtOutput(task.output, settings)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.whole, name)
@@ -38,6 +38,16 @@ class Taught:
             return inputs, targets
         answered = tf.cast(self._teacher(inputs, training=False), tf.float32)
         return inputs, {OWN: targets, ANSWERED: tf.stop_gradient(answered)}
+
+
+class _TaughtOutput:
+    """A student's output: its loss takes in the distance to the teacher's answers."""
+
+    def __init__(self, whole: Output, settings: Teacher):
+        self.whole, self._settings = whole, settings
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.whole, name)
 
     def loss(self, outputs: Any, targets: Any, training: bool) -> tf.Tensor:
         """The task's, [batch] float32; when training with the share `weight` of what the task calls the distance to the teacher."""

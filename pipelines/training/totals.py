@@ -19,7 +19,7 @@ def find_scores(task: Task, model: keras.Model, spec: Mapping[str, tf.TensorSpec
     """
     def scores(examples: Any) -> dict:
         inputs, targets = task.prepare(examples)
-        return dict((scored or task.scores)(model(inputs, training=False), targets))
+        return dict((scored or task.output.scores)(model(inputs, training=False), targets))
 
     one = {key: tf.TensorSpec([1, *value.shape], value.dtype) for key, value in spec.items()}
     return list(tf.function(scores, autograph=False).get_concrete_function(one).structured_outputs)

@@ -78,7 +78,7 @@ def attempt(experiment: Experiment, judged: int, seconds: float, say: Callable[[
     session.task.refit(session.model)
     numbers = choose(judged, count=len(held), seed=experiment.data.split_seed, purpose="race", labels=held.labels)
     values = _evaluator(session, experiment, numbers).each()
-    metric, direction = session.task.watch
+    metric, direction = session.task.output.watch
     if metric not in values:
         metric = next(name for name in (*session.step.score_names, "loss") if name in values)
         direction = better(metric) or "min"

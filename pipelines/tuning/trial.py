@@ -99,11 +99,11 @@ def survey(order: Mapping[str, Any]) -> dict[str, Any]:
     judged: list[str] | None
     try:
         answers, targets = one.judged()
-        judged = list(session.task.judge(answers, targets, one.source).metrics)
+        judged = list(session.task.output.judge(answers, targets, one.source).metrics)
     except Exception:
         traceback.print_exc()
         judged = None  # a judgement may need more than this; then the first trial shows what there is
-    return {"streamed": streamed, "judged": judged, "watch": list(session.watch), "own": list(session.task.watch),
+    return {"streamed": streamed, "judged": judged, "watch": list(session.watch), "own": list(session.task.output.watch),
             "precision": session.machine.precision, "replicas": session.machine.replicas, "steps_per_epoch": session.plan.steps_per_epoch,
             "fingerprint": {"train": session.splits.train.fingerprint(), "validation": validation.fingerprint()}}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipelines.base import formatting
-from pipelines.reports.baselines import compare
+from pipelines.outputs.baselines import compare
 from pipelines.task.intervals import interval, resampled_sums
 from pipelines.task.intervals import mean as mean_of
 from pipelines.task.results import Judgement, Metric

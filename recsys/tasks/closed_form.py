@@ -7,43 +7,41 @@ import keras
 import numpy as np
 
 from pipelines.data.source import Source, origin
+from pipelines.task.contract import Output, Task
 from pipelines.task.results import Judgement
 from recsys.closed_form.fitting import described
-from recsys.tasks.kept_log import KeptLog
+from recsys.tasks.interactions import Interactions
 
 
-class FittedAtOnce(KeptLog):
+class FittedAtOnce(Task):
     """Further facts of such a model: `fitted`, what was chosen in words; `learned`, the validation split that it has learned from."""
 
+    input: Interactions
     chosen: Any = None  # its settings, by validation
-    validation: Source | None = None
-
-    @property
-    def closed_form(self) -> bool:
-        """Whether the model is fitted before step 0, as its settings declare."""
-        return getattr(self.experiment.model, "closed_form", False)
-
-    def fitted(self, settings: Any, *, final: bool = False) -> Any:
-        """A model with these settings fitted to train, with what validation chooses; `final`: to train and validation, all being chosen."""
-        raise NotImplementedError
 
     def initialise(self, model: keras.Model, batches: Iterator[tuple[Any, Any]]) -> None:
-        if self.closed_form:
-            model.put(self._chosen())
+        if self.input.closed_form:
+            model.put(self._choose())
 
     def refit(self, model: keras.Model) -> None:
-        if not self.closed_form:
+        if not self.input.closed_form:
             return
         if self.chosen is None:  # an interrupted run was resumed, or another host chose
-            self._chosen()
-        if self.chosen.refit and self.validation is not None:
-            model.put(self.fitted(self.chosen, final=True))
-            self.facts["learned"] = self.validation.fingerprint()
+            self._choose()
+        if self.chosen.refit and self.input.validation is not None:
+            model.put(self.input.fitted(self.chosen, final=True))
+            self.facts["learned"] = self.input.validation.fingerprint()
 
-    def _chosen(self) -> Any:
-        fitted = self.fitted(self.experiment.model)
+    def _choose(self) -> Any:
+        fitted = self.input.fitted(self.experiment.model)
         self.chosen, self.facts["fitted"] = fitted.settings, described(fitted)
         return fitted
+
+
+class ClosedFormOutput(Output):
+    """An output whose model may have learned from validation."""
+
+    input: Interactions
 
     def cannot_judge(self, source: Source) -> str | None:
         if origin(source)[0].fingerprint() != self.facts.get("learned"):
@@ -53,6 +51,6 @@ class FittedAtOnce(KeptLog):
 
     def explain(self, model: keras.Model, judgement: Judgement, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray],
                 source: Source) -> None:
-        if self.closed_form:
+        if self.input.closed_form:
             twice = "; fitted once more to train and validation before test was read" if "learned" in self.facts else ""
             judgement.notes.append(f"In closed form, no step trained it. {self.facts['fitted']}{twice}")

@@ -1,221 +1,118 @@
 """recsys.ranking: how much a user will like an item, or whether they will click."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from pipelines.base.errors import DataError
-from pipelines.data.source import ArraySource, Source, Tensors, origin
-from pipelines.task.contract import Read, Splits
-from pipelines.task.form import Field
+from pipelines.data.source import Source, Tensors, origin
+from pipelines.task.contract import Answers
 from pipelines.task.results import Judgement
 from pipelines.training.embedding_tables import Table
-from recsys.closed_form import biases, factors
-from recsys.data import features, known, splits
-from recsys.data.catalogue import Catalogue
+from recsys.data import known
 from recsys.data.facts import RankingFacts
-from recsys.data.protocol import NAMES, TEST, TRAIN, VALIDATION
-from recsys.data.requests import Request, as_id, parsed, requests
 from recsys.metrics import rating_metrics
-from recsys.models.lookup import finder, id_dtype, missing
 from recsys.models.ranking import RankingModel
-from recsys.settings import RANKING_MODELS, Factors
+from recsys.settings import RANKING_MODELS
 from recsys.settings import Ranking as Experiment
-from recsys.tasks.closed_form import FittedAtOnce
+from recsys.tasks.closed_form import ClosedFormOutput, FittedAtOnce
+from recsys.tasks.rated_events import LABEL, RatedEvents, RatedSource
 
 if TYPE_CHECKING:
     from pipelines.monitoring.tensorboard import Writer
 
-LABEL = "label"  # no feature column may have this name
+class Rating(ClosedFormOutput):
+    """A rating in the data's own units, or the probability of a click."""
 
-
-class RatedSource(ArraySource):
-    """Events to be judged, with what a judgement needs beside answers: baselines, fitted when asked for, and whose events they are."""
-
-    def __init__(
-        self,
-        arrays: dict[str, np.ndarray],
-        *,
-        baselines: Callable[[np.ndarray], dict[str, np.ndarray]],
-        groups_of: dict[str, np.ndarray],
-        users: np.ndarray | None,
-        **options: Any,
-    ):
-        super().__init__(arrays, **options)
-        self.baselines, self.groups_of, self.users = baselines, groups_of, users
-
-
-class RankingTask(FittedAtOnce):
-    """recsys.ranking. Facts: `user_ids`, `item_ids`, `features`, `label` (mean, low, high, std), `history_events`, `divided`,
-    `digest` (of the data)."""
-
-    sends = 'a request: an object such as {"user": 42, "item": 7}, with whatever else the run reads, or the text user,item'
-    stored_decoded = True
     experiment: Experiment
-
-    kept = RankingFacts
-
-    def __init__(self, experiment: Experiment, facts: dict[str, Any] | None = None):
-        super().__init__(experiment, facts)
-        self.clicks = experiment.loss.name == "click"
-        self._catalogue: Catalogue | None = None
-        self._biases: biases.Biases | None = None
-        self._factors: Factors | None = None  # settings of the baseline, by validation
+    input: RatedEvents
 
     @property
-    def watch(self) -> tuple[str, str]:  # type: ignore[override]
-        """What is followed: the mean squared error, or the log loss."""
-        return ("log_loss", "min") if self.clicks else ("mse", "min")
-
-    @property
-    def meanings(self) -> dict[str, str]:  # type: ignore[override]
-        """What goes in and out of the saved model, the feature columns among it."""
-        kinds = {
-            "number": "a number; NaN where it is missing",
-            "category": "a text; empty where it is missing",
-            "list": "texts; empty ones fill up",
-        }
-        return {
-            "user": "a user's id",
-            "item": "an item's id",
-            "time": "of the event, whole seconds: "
-            + ("the nearest ratings count most" if known.all_known(self.experiment.data) else "only earlier ratings count")
-            + "; 0: just after the last one that is known of the user",
-            **{one["name"]: kinds[one["kind"]] for one in self._columns},
-            "prediction": "the probability of a click" if self.clicks else "the rating",
-            "known": "user and item both occur in the training data; what is unknown counts as average",
-        }
-
-    # ---- data
-
-    def splits(self) -> Splits:
-        settings = self.experiment.data
-        catalogue, notes = splits.load(settings, self.facts or None, repetitions=splits.repetitions_of(self.experiment))
-        log = catalogue.log
-        if log.ratings is None:
-            raise DataError(f"{log.place}: ranking needs the column of the rating or click (data.rating_key)")
-        if self.clicks and not np.isin(log.ratings, (0.0, 1.0)).all():
-            wrong = int(np.flatnonzero(~np.isin(log.ratings, (0.0, 1.0)))[0])
-            raise DataError(
-                f"{log.name(wrong)}: {log.ratings[wrong]:g} in column {settings.rating_key} is no click, 0 or 1; for ratings "
-                "set loss: {name: rating}"
-            )
-        if self.experiment.model.history and known.timeless(settings):
-            catalogue.log = replace(log, times=known.random_order(len(log), settings.split_seed))
-        train = catalogue.parts == TRAIN
-        ratings = log.ratings[train]
-        histories = catalogue.rated_histories((TRAIN,))
-        columns = {one["name"]: one for one in catalogue.features}
-        label = {"mean": float(ratings.mean()), "low": float(ratings.min()), "high": float(ratings.max()),
-                 "std": 1.0 if self.clicks else float(ratings.std(dtype=np.float64)) or 1.0}
-        facts = {
-            **catalogue.facts(),
-            "features": columns,
-            "history_events": len(histories.items),
-            "divided": notes[0],
-            "label": label,
-            "digest": log.digest,
-        }
-        users, items = len(facts.get("user_ids", ())), len(facts.get("item_ids", ()))
-        fitted = biases.fit(catalogue.users[train], catalogue.items[train], ratings, users, items)
-        self._catalogue, self._biases, self._histories = catalogue, fitted, histories
-        arrays = self._arrays(catalogue)
-        parts = {name: self._source(catalogue, arrays, number) for number, name in enumerate(NAMES)}
-        self.validation = parts["validation"]
-        if parts["train"] is None:
-            raise DataError(f"{log.place}: no event to train on")
-        return Splits(parts["train"], parts["validation"], parts["test"], facts, log.skipped, tuple(notes), log.left_out - len(log.skipped))
-
-    def _arrays(self, catalogue: Catalogue) -> dict[str, np.ndarray]:
-        log, settings = catalogue.log, self.experiment.data
-        arrays: dict[str, np.ndarray] = {}
-        if catalogue.user_ids is not None:
-            arrays["user"] = catalogue.users
-        if catalogue.item_ids is not None:
-            arrays["item"] = catalogue.items
-        arrays |= features.event_arrays(log, catalogue.features, settings)
-        if self.experiment.model.history:
-            times = known.whole(log.times if log.times is not None else log.rows.astype(np.float64))
-            arrays["time"] = times
-            if self.facts and self.facts.get("digest") != log.digest:  # other data than the run's, whose histories the model holds
-                arrays["at"] = np.full(len(log), known.known_at(settings) if log.times is not None else known.ALL, np.int64)
-            else:
-                arrays["at"] = known.places(catalogue, times, settings)
-        arrays[LABEL] = log.ratings.astype(np.float32)  # type: ignore[union-attr]
-        return arrays
-
-    def _source(self, catalogue: Catalogue, arrays: dict[str, np.ndarray], part: int) -> RatedSource | None:
-        numbers = np.flatnonzero(catalogue.parts == part)
-        if not len(numbers):
-            return None
-        users, items = catalogue.users[numbers], catalogue.items[numbers]
-        groups: dict[str, np.ndarray] = {}
-        if part != TRAIN:
-            if catalogue.user_ids is not None:
-                trained = catalogue.users[catalogue.parts == TRAIN]
-                groups["user's events in train"] = np.bincount(trained, minlength=catalogue.users.max() + 1)[users]
-            if catalogue.item_ids is not None:
-                groups["item's events in train"] = catalogue.counts[items]
-        return RatedSource(
-            {key: value[numbers] for key, value in arrays.items()},
-            baselines=lambda chosen: self._baselines(catalogue, part, users[chosen], items[chosen]),
-            groups_of=groups,
-            users=catalogue.log.users[numbers] if catalogue.log.users is not None else None,
-            names=lambda number, catalogue=catalogue, numbers=numbers: catalogue.log.name(int(numbers[number])),  # type: ignore[misc]
-            fingerprint=f"{catalogue.log.digest}-{NAMES[part]}-{len(numbers)}",
-        )
-
-    def _rated(self, catalogue: Catalogue, *parts: int) -> factors.Rated:
-        """The events of these parts."""
-        there = np.isin(catalogue.parts, parts)
-        return catalogue.users[there], catalogue.items[there], catalogue.log.ratings[there]  # type: ignore[index]
-
-    def fitted(self, settings: Factors, *, final: bool = False) -> factors.FittedFactors:
-        catalogue = self._catalogue
-        assert catalogue is not None and catalogue.user_ids is not None and catalogue.item_ids is not None
-        train, validation = self._rated(catalogue, TRAIN, *((VALIDATION,) if final else ())), self._rated(catalogue, VALIDATION)
-        chooses = validation if len(validation[0]) and not final else None
-        return factors.fit(train, len(catalogue.user_ids), len(catalogue.item_ids), settings, chooses, self.experiment.train.seed)
-
-    def _baselines(self, catalogue: Catalogue, part: int, users: np.ndarray, items: np.ndarray) -> dict[str, np.ndarray]:
-        """What cheap models say of users and items [n], name -> [n]; for test they learn from validation, too."""
-        final = part == TEST
-        learned = self._rated(catalogue, TRAIN, *((VALIDATION,) if final else ()))
-        baselines = {"share of clicks" if self.clicks else "mean": np.full(len(users), float(learned[2].mean()))}
-        if catalogue.user_ids is None or catalogue.item_ids is None or part == TRAIN:
-            return baselines
-        fitted = biases.fit(*learned, len(catalogue.user_ids), len(catalogue.item_ids))
-        baselines["user and item biases"] = np.clip(fitted(users, items), learned[2].min(), learned[2].max())
-        if not self.clicks and not self.closed_form and self.experiment.evaluate.baseline:
-            self._factors = self._factors or self.fitted(Factors(name="factors")).settings
-            baselines["matrix factorisation"] = self.fitted(self._factors, final=final)(users, items)
-        return baselines
-
-    def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
-        return dict(raw)
-
-    def prepare(
-        self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None, epoch: tf.Tensor | None = None
-    ) -> tuple[Tensors, Any]:
-        """Inputs of `RankingModel`; labels [batch] float32, None where the examples have none."""
-        inputs = {name: value for name, value in examples.items() if name != LABEL}
-        return inputs, examples.get(LABEL)
-
-    # ---- model
+    def answers(self) -> Answers:  # type: ignore[override]
+        return Answers({
+            "prediction": "the probability of a click" if self.input.clicks else "the rating",
+            "known": "user and item both occur in the training data; what is unknown counts as average"})
 
     @property
     def scale(self) -> float:
         """The standard deviation of train's ratings; 1 of clicks, and of runs that did not keep it."""
         return float(self.facts["label"].get("std", 1.0))
 
+    @property
+    def watch(self) -> tuple[str, str]:  # type: ignore[override]
+        """What is followed: the mean squared error, or the log loss."""
+        return ("log_loss", "min") if self.input.clicks else ("mse", "min")
+
+    def targets(self, examples: Tensors, changes: Tensors | None = None) -> Tensors:
+        return {LABEL: examples[LABEL]} if LABEL in examples else {}
+
+    def loss(self, outputs: tf.Tensor, targets: tf.Tensor, training: bool) -> tf.Tensor:
+        """Squared error in units of the ratings' variance, or log loss in nats; [batch] float32."""
+        outputs = tf.cast(outputs, tf.float32)
+        if self.input.clicks:
+            return tf.nn.sigmoid_cross_entropy_with_logits(targets, outputs)
+        return tf.square((outputs - targets) / self.scale)
+
+    def scores(self, outputs: tf.Tensor, targets: tf.Tensor) -> Tensors:
+        """Clicks: log loss. Ratings: squared error of the answer (`mse`), whose root is RMSE."""
+        if self.input.clicks:
+            return {"log_loss": self.loss(outputs, targets, False)}
+        return {"mse": tf.square(self._predicted(outputs) - targets)}
+
+    def _predicted(self, outputs: tf.Tensor) -> tf.Tensor:
+        outputs = tf.cast(outputs, tf.float32)
+        label = self.facts["label"]
+        return tf.sigmoid(outputs) if self.input.clicks else tf.clip_by_value(outputs, label["low"], label["high"])
+
+    def answer(self, model: Callable[[Tensors], tf.Tensor], inputs: Tensors) -> Tensors:
+        """prediction [batch] float32; known [batch] bool: user and item are known, where the data have them."""
+        there = [inputs[name] > 0 for name in ("user", "item") if name in inputs]
+        prediction = self._predicted(model(inputs))
+        return {"prediction": prediction, "known": tf.reduce_all(tf.stack(there), 0) if there else tf.ones_like(prediction, tf.bool)}
+
+    def judge(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], source: Source) -> Judgement:
+        base, numbers = origin(source)
+        if not isinstance(base, RatedSource):
+            raise TypeError("ranking judges its own sources")
+        judge = rating_metrics.judge_clicks if self.input.clicks else rating_metrics.judge_ratings
+        predicted = rating_metrics.Predicted(
+            answers["prediction"].astype(np.float64),
+            targets[LABEL].astype(np.float64),
+            baselines=base.baselines(numbers),
+            users=base.users[numbers] if base.users is not None else None,
+            groups={name: value[numbers] for name, value in base.groups_of.items()},
+        )
+        judgement = judge(predicted, resamples=self.experiment.evaluate.bootstrap)
+        judgement.predictions = {"event": [source.name(number) for number in range(len(source))], "label": predicted.true,
+                                 "prediction": predicted.values}
+        judgement.notes.append(self.facts["divided"])
+        if self.experiment.model.history:
+            judgement.notes.append(known.judged_with(self.experiment.data))
+        if base.users is not None:
+            auc = "; that of AUC is by formula, users being its units" if self.input.clicks else ""
+            judgement.notes.append(f"Intervals draw whole users{auc}")
+        return judgement
+
+    def respond(self, answers: Tensors) -> Tensors:
+        """prediction [batch] float32, known [batch] bool."""
+        return {"prediction": answers["prediction"], "known": answers["known"]}
+
+
+class RankingTask(FittedAtOnce):
+    """recsys.ranking. Facts: those of `RatedEvents`."""
+
+    input_class, output_class = RatedEvents, Rating
+    facts_schema = RankingFacts
+    input: RatedEvents
+    output: Rating
+    experiment: Experiment
+
     def model(self) -> keras.Model:
         facts = self.facts
         label = facts["label"]["mean"]
-        mean = float(np.log(label / (1 - label))) if self.clicks and 0 < label < 1 else label
+        mean = float(np.log(label / (1 - label))) if self.input.clicks and 0 < label < 1 else label
         model: keras.Model = RANKING_MODELS.build(
             self.experiment.model,
             users=len(facts.get("user_ids", ())),
@@ -223,11 +120,11 @@ class RankingTask(FittedAtOnce):
             events=facts["history_events"],
             features=list(facts["features"].values()),
             mean=mean,
-            scale=self.scale,
+            scale=self.output.scale,
             timeless=known.timeless(self.experiment.data),
         )
         model(self._example())
-        if self._catalogue is not None and self._biases is not None and not self.closed_form:
+        if self.input.catalogue is not None and self.input.biases is not None and not self.input.closed_form:
             self._fill(model)
         return model
 
@@ -247,71 +144,20 @@ class RankingTask(FittedAtOnce):
 
     def _fill(self, model: RankingModel) -> None:
         """What is computed from train: histories, features of users and items, and the biases that the model begins with."""
-        catalogue, fitted = self._catalogue, self._biases
+        catalogue, fitted = self.input.catalogue, self.input.biases
         assert catalogue is not None and fitted is not None
         for of, arrays in (("user", catalogue.user_features), ("item", catalogue.item_features)):
             if of in model.stores:
                 model.stores[of].fill(arrays)
-        if not self.clicks and model.user_bias is not None and model.item_bias is not None:
+        if not self.input.clicks and model.user_bias is not None and model.item_bias is not None:
             for layer, values in ((model.user_bias, fitted.user), (model.item_bias, fitted.item)):
                 weight = layer.variable if isinstance(layer, Table) else layer.embeddings
                 weight.assign((values[:, None] / model.scale).astype(np.float32))
         if model.history is not None:
-            histories = self._histories
+            histories = self.input.histories
             users = np.repeat(np.arange(len(histories.offsets) - 1), histories.counts())
             residual = (histories.ratings - fitted(users, histories.items)) / model.scale
             model.history.fill(histories, residual=residual.astype(np.float32), time=known.whole(histories.times))
-
-    def loss(self, outputs: tf.Tensor, targets: tf.Tensor, training: bool) -> tf.Tensor:
-        """Squared error in units of the ratings' variance, or log loss in nats; [batch] float32."""
-        outputs = tf.cast(outputs, tf.float32)
-        if self.clicks:
-            return tf.nn.sigmoid_cross_entropy_with_logits(targets, outputs)
-        return tf.square((outputs - targets) / self.scale)
-
-    def scores(self, outputs: tf.Tensor, targets: tf.Tensor) -> Tensors:
-        """Clicks: log loss. Ratings: squared error of the answer (`mse`), whose root is RMSE."""
-        if self.clicks:
-            return {"log_loss": self.loss(outputs, targets, False)}
-        return {"mse": tf.square(self._predicted(outputs) - targets)}
-
-    def _predicted(self, outputs: tf.Tensor) -> tf.Tensor:
-        outputs = tf.cast(outputs, tf.float32)
-        return tf.sigmoid(outputs) if self.clicks else tf.clip_by_value(outputs, self.facts["label"]["low"], self.facts["label"]["high"])
-
-    def answer(self, model: Callable[[Tensors], tf.Tensor], inputs: Tensors) -> Tensors:
-        """prediction [batch] float32; known [batch] bool: user and item are known, where the data have them."""
-        there = [inputs[name] > 0 for name in ("user", "item") if name in inputs]
-        prediction = self._predicted(model(inputs))
-        return {"prediction": prediction, "known": tf.reduce_all(tf.stack(there), 0) if there else tf.ones_like(prediction, tf.bool)}
-
-    def targets(self, examples: Tensors) -> Tensors:
-        return {LABEL: examples[LABEL]}
-
-    # ---- judging
-
-    def judge(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], source: Source) -> Judgement:
-        base, numbers = origin(source)
-        if not isinstance(base, RatedSource):
-            raise TypeError("ranking judges its own sources")
-        judge = rating_metrics.judge_clicks if self.clicks else rating_metrics.judge_ratings
-        predicted = rating_metrics.Predicted(
-            answers["prediction"].astype(np.float64),
-            targets[LABEL].astype(np.float64),
-            baselines=base.baselines(numbers),
-            users=base.users[numbers] if base.users is not None else None,
-            groups={name: value[numbers] for name, value in base.groups_of.items()},
-        )
-        judgement = judge(predicted, resamples=self.experiment.evaluate.bootstrap)
-        judgement.predictions = {"event": [source.name(number) for number in range(len(source))], "label": predicted.true,
-                                 "prediction": predicted.values}
-        judgement.notes.append(self.facts["divided"])
-        if self.experiment.model.history:
-            judgement.notes.append(known.judged_with(self.experiment.data))
-        if base.users is not None:
-            auc = "; that of AUC is by formula, users being its units" if self.clicks else ""
-            judgement.notes.append(f"Intervals draw whole users{auc}")
-        return judgement
 
     def show(self, source: Source, writer: "Writer", step: int, *, inputs: Any = None, targets: Any = None, split: str = "train") -> None:
         names = list(inputs)
@@ -319,129 +165,6 @@ class RankingTask(FittedAtOnce):
             " | ".join([*(_short(inputs[name][row].numpy()) for name in names), f"{float(targets[row]):g}"]) for row in range(len(targets))
         ]
         writer.text("inputs of the model", "\n".join([" | ".join([*names, LABEL]), "|".join(["---"] * (len(names) + 1)), *rows]), step)
-
-    # ---- serving
-
-    @property
-    def _columns(self) -> list[features.Facts]:
-        return [one for one in self.facts.get("features", {}).values() if one["of"] == "event"]
-
-    def raw_spec(self) -> dict[str, tf.TensorSpec]:
-        """user and item as ids, a time in seconds (0: just after all that is known) where there is a history, and the event's columns."""
-        there = [name for name in ("user", "item") if f"{name}_ids" in self.facts]
-        spec = {name: tf.TensorSpec([None], id_dtype(self.facts[f"{name}_ids"])) for name in there}
-        if self.experiment.model.history:
-            spec["time"] = tf.TensorSpec([None], tf.int64)
-        for one in self._columns:
-            number, many = one["kind"] == "number", one["kind"] == "list"
-            spec[one["name"]] = tf.TensorSpec([None, None] if many else [None], tf.float32 if number else tf.string)
-        return spec
-
-    @property
-    def examples(self) -> dict[str, str]:  # type: ignore[override]
-        """A known user and a known item, just after all that is known of the user."""
-        examples = {}
-        for name in ("user", "item"):
-            if ids := self.facts.get(f"{name}_ids"):
-                examples[name] = f"tf.constant([{ids[0]!r}], tf.{id_dtype(ids).name})  # one of the run's ids"
-        return examples
-
-    def receive(self, raw: Tensors) -> Tensors:
-        """Ids and values as given into numbers, name -> [batch, ...]."""
-        examples: Tensors = {name: finder(self.facts[f"{name}_ids"])(raw[name]) for name in ("user", "item") if f"{name}_ids" in self.facts}
-        if self.experiment.model.history:
-            examples["time"] = raw["time"]
-            code = known.known_at(self.experiment.data)
-            examples["at"] = tf.where(raw["time"] != 0, tf.constant(code, tf.int64), tf.constant(known.ALL, tf.int64))
-        for one in self._columns:
-            value = raw[one["name"]]
-            if one["kind"] == "number":
-                standard = (value - one["mean"]) / one["std"]
-                examples[one["name"]] = tf.where(tf.math.is_finite(standard), standard, 0.0)
-            elif one["kind"] == "category":
-                examples[one["name"]] = finder(one["values"])(value)
-            else:
-                codes = finder(one["values"])(value)[:, : one["length"]]
-                padded = tf.pad(codes, [[0, 0], [0, one["length"] - tf.shape(codes)[1]]])
-                examples[one["name"]] = tf.ensure_shape(padded, [None, one["length"]])
-        return examples
-
-    def read(self, inputs: list[str]) -> Iterator[Read]:
-        """Requests: {"user": ..., "item": ..., "time": ..., column: ...}, as JSON or in tables; or user,item."""
-        yield from requests(inputs, self._keys, "user", raw=self._asked)
-
-    def take(self, sent: Any) -> dict[str, Any]:
-        return self._asked(parsed(sent, list(self._keys), "user"))
-
-    def form(self) -> list[Field]:
-        """An id or a value for each raw input, as texts; the item alone is needed."""
-        spec = self.raw_spec()
-        return [Field("word" if len(spec[name].shape) == 1 else "words", name, self.meanings.get(name, ""), needed=name == "item")
-                for name in spec]
-
-    @property
-    def _keys(self) -> dict[str, str]:
-        """What a request may say -> the raw input it is."""
-        settings, spec = self.experiment.data, self.raw_spec()
-        ours = {"user": str(settings.user_key), "item": str(settings.item_key), "time": str(settings.time_key)}
-        return {theirs: name for name, theirs in ours.items() if name in spec} | {name: name for name in spec}
-
-    def _asked(self, request: Request) -> dict[str, Any]:
-        spec, pair = self.raw_spec(), request.get("user")
-        if len(request) == 1 and isinstance(pair, str) and "," in pair and "item" in spec:
-            request = dict(zip(("user", "item"), (part.strip() for part in pair.split(",", 1))))
-        keys = self._keys
-        return self._raw({keys[key]: value for key, value in request.items()}, spec)
-
-    def _raw(self, request: dict[str, Any], spec: dict[str, tf.TensorSpec]) -> dict[str, Any]:
-        if "item" in spec and request.get("item") is None:
-            raise DataError(
-                "no item: what is predicted is of a user and an item. Give both, as USER,ITEM or as "
-                '{"user": ..., "item": ...}; lists of items for a user are recsys.retrieval'
-            )
-        row: dict[str, Any] = {}
-        kinds = {one["name"]: one["kind"] for one in self._columns}
-        for name, one in spec.items():
-            value = request.get(name)
-            if name in ("user", "item"):
-                row[name] = missing(one.dtype) if value is None else as_id(value, one.dtype == tf.int64)
-            elif name == "time":
-                row[name] = _seconds(value, self.experiment.data.time_format)
-            elif kinds[name] == "number":
-                row[name] = float("nan") if value is None else _float(name, value)
-            elif kinds[name] == "category":
-                row[name] = "" if value is None else str(value)
-            else:
-                parts = value.split(self.experiment.data.list_separator) if isinstance(value, str) else value or []
-                row[name] = [str(part) for part in parts] or [""]
-        return row
-
-    def respond(self, answers: Tensors) -> Tensors:
-        """prediction [batch] float32, known [batch] bool."""
-        return {"prediction": answers["prediction"], "known": answers["known"]}
-
-
-def _seconds(value: Any, how: str) -> int:
-    """A time as data.time_format has it; 0 for none."""
-    import pyarrow as pa
-
-    from pipelines.data.times import MEANINGS, read_times
-
-    if value is None:
-        return 0
-    read = read_times(pa.chunked_array([[value]]), how) if isinstance(value, (str, int, float)) else None
-    if read is None or read.wrong:
-        raise DataError(f"{value!r} is no time {MEANINGS[how]}")
-    if read.ambiguous:
-        raise DataError(f"{value!r} may have the day or the month first; write it as 2026-11-21")
-    return round(float(read.seconds[0]))
-
-
-def _float(name: str, value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise DataError(f"{value!r} in {name} is no number") from None
 
 
 def _short(value: np.ndarray) -> str:

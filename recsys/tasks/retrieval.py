@@ -19,15 +19,18 @@ from recsys.metrics.users import train_users
 from recsys.models.base import ScoringModel
 from recsys.models.sampling import Sampler
 from recsys.settings import RETRIEVAL_MODELS, ClosedForm, Retrieval
-from recsys.tasks.base import ListTask
+from recsys.tasks.histories import Histories
+from recsys.tasks.lists import Lists, ListTask
 from recsys.tasks.sequential import NO_SEED
 
+LENGTHS = 8  # different numbers of a batch's items that the step is compiled for, at most
+ABSENT = 1e9  # subtracted from the score of padding
 
-class RetrievalTask(ListTask):
-    """recsys.retrieval."""
+
+class Events(Histories):
+    """Training examples of towers are events; of models in closed form users."""
 
     experiment: Retrieval
-    mixes = "The softmax over the items of the batch"
 
     @property
     def history_length(self) -> int | None:
@@ -40,7 +43,7 @@ class RetrievalTask(ListTask):
     def training(self, catalogue: Catalogue) -> tuple[Source, dict[str, Any]]:
         if self.closed_form:
             assert catalogue.user_ids is not None
-            self._users = train_users(catalogue, len(catalogue.user_ids), **self._of_users)
+            self._users = train_users(catalogue, len(catalogue.user_ids), **self.of_users)
             return self._users, {}
         train, stored = catalogue.histories((TRAIN,)), catalogue.offsets((TRAIN, VALIDATION))
         users = np.repeat(np.arange(len(train.offsets) - 1, dtype=np.int32), train.counts())
@@ -54,16 +57,8 @@ class RetrievalTask(ListTask):
     def unused(self, catalogue: Catalogue) -> list[str]:
         return unused(catalogue.features)
 
-    def build(self, options: dict[str, Any]) -> ScoringModel:
-        model: ScoringModel = RETRIEVAL_MODELS.build(self.experiment.model, features=list(self.facts["features"].values()), **options)
-        if self.closed_form:
-            return model
-        nothing = tf.zeros([1], tf.int32)
-        model({"user": nothing, "positive": nothing, "at": tf.zeros([1], tf.int64), "negatives": nothing})
-        return model
-
     def fitted(self, settings: ClosedForm, *, final: bool = False) -> Any:
-        basis = (self._shown or self._users).basis
+        basis = (self.shown or self._users).basis
         return basis.fit(settings, self.experiment.evaluate, final=final, seed=self.experiment.train.seed)
 
     def learning(self, examples: Tensors, seed: tf.Tensor | None) -> tuple[Tensors, Tensors]:
@@ -91,6 +86,13 @@ class RetrievalTask(ListTask):
             expected = self._sampler.log_share(drawn) + float(np.log(count))
             targets["expected"] = expected if self.experiment.loss.correction else tf.zeros_like(expected)
         return inputs, targets
+
+
+class RetrievedLists(Lists):
+    """Learned by a softmax over the items of the batch."""
+
+    mixes = "The softmax over the items of the batch"
+    experiment: Retrieval
 
     def loss(self, outputs: Any, targets: Any, training: bool) -> tf.Tensor:
         """-log softmax of the true item among the items of the batch, each once, and those drawn, nats, [batch] float32.
@@ -121,8 +123,19 @@ class RetrievalTask(ListTask):
         return lost + tf.math.log1p(tf.exp(-lost) * tf.math.expm1(log_p)) - log_p
 
 
-LENGTHS = 8  # different numbers of a batch's items that the step is compiled for, at most
-ABSENT = 1e9  # subtracted from the score of padding
+class RetrievalTask(ListTask):
+    """recsys.retrieval."""
+
+    input_class, output_class = Events, RetrievedLists
+    experiment: Retrieval
+
+    def build(self, options: dict[str, Any]) -> ScoringModel:
+        model: ScoringModel = RETRIEVAL_MODELS.build(self.experiment.model, features=list(self.facts["features"].values()), **options)
+        if self.input.closed_form:
+            return model
+        nothing = tf.zeros([1], tf.int32)
+        model({"user": nothing, "positive": nothing, "at": tf.zeros([1], tf.int64), "negatives": nothing})
+        return model
 
 
 def _with(vectors: tf.Tensor, more: tf.Tensor) -> tf.Tensor:

@@ -13,7 +13,8 @@ from recsys.data.protocol import TRAIN
 from recsys.models.sampling import Sampler
 from recsys.models.sequential import SequentialModel
 from recsys.settings import SEQUENTIAL_MODELS, Sequential
-from recsys.tasks.base import ListTask
+from recsys.tasks.histories import Histories
+from recsys.tasks.lists import Lists, ListTask
 
 NO_SEED = (0, 0)  # for negatives where a batch is looked at outside of training
 
@@ -63,10 +64,9 @@ class WindowSource(Source):
         return self._fingerprint
 
 
-class SequentialTask(ListTask):
-    """recsys.sequential. Further facts: `targets_per_window`."""
+class Windows(Histories):
+    """Training examples are windows of histories. Further facts: `targets_per_window`."""
 
-    kept = WindowFacts
     experiment: Sequential
 
     @property
@@ -87,12 +87,6 @@ class SequentialTask(ListTask):
         self._sampler = Sampler(catalogue.counts, self.experiment.loss.power)
         return source, {"targets_per_window": source.targets / max(1, len(source))}
 
-    def build(self, options: dict[str, Any]) -> SequentialModel:
-        model: SequentialModel = SEQUENTIAL_MODELS.build(self.experiment.model, sampled=self.experiment.loss.name == "sampled", **options)
-        nothing = tf.zeros([1, self.history_length], tf.int32)
-        model({"history": nothing, "positive": nothing, "negatives": nothing[0]})
-        return model
-
     def learning(self, examples: Tensors, seed: tf.Tensor | None) -> tuple[Tensors, Tensors]:
         history, positive = examples["window"][:, :-1], examples["window"][:, 1:]
         # the last item of a window is a target, and its first an input alone; where an input is missing nothing can be predicted
@@ -103,6 +97,12 @@ class SequentialTask(ListTask):
             inputs["negatives"] = targets["negatives"] = drawn
             targets["expected"] = self._sampler.log_share(drawn) + float(np.log(self.experiment.loss.negatives))
         return inputs, targets
+
+
+class NextItems(Lists):
+    """Learned by a softmax over all items, or over some that are drawn."""
+
+    experiment: Sequential
 
     def loss(self, outputs: Any, targets: Any, training: bool) -> tf.Tensor:
         """-log softmax of the true next item, nats, summed over a window and divided by the targets of the average window.
@@ -125,3 +125,17 @@ class SequentialTask(ListTask):
             lost = tf.reduce_logsumexp(tf.concat([own[..., None], others], -1), -1) - own
         counted = tf.cast(positive > 0, tf.float32)
         return tf.reduce_sum(lost * counted, -1) / float(self.facts["targets_per_window"])
+
+
+class SequentialTask(ListTask):
+    """recsys.sequential."""
+
+    input_class, output_class = Windows, NextItems
+    facts_schema = WindowFacts
+    experiment: Sequential
+
+    def build(self, options: dict[str, Any]) -> SequentialModel:
+        model: SequentialModel = SEQUENTIAL_MODELS.build(self.experiment.model, sampled=self.experiment.loss.name == "sampled", **options)
+        nothing = tf.zeros([1, self.input.history_length], tf.int32)
+        model({"history": nothing, "positive": nothing, "negatives": nothing[0]})
+        return model

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from pipelines.data.source import Source
 from pipelines.fitting.folds import fitting_part
-from pipelines.reports.baselines import MOST
+from pipelines.outputs.baselines import MOST
 from pipelines.task.results import Baseline
 from speech.metrics import word_errors
 

@@ -1,22 +1,21 @@
-"""Text per recording, by Whisper whole: used as it is, or trained further. See speech.tasks.transcription for what is alike."""
+"""Text per recording, by Whisper whole: used as it is, or trained further. See speech.tasks.transcript for what is alike."""
 
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 from pipelines.data.source import Source, Tensors
-from pipelines.task.contract import Features, Splits
+from pipelines.task.contract import Answers, Features, Requests, Splits
 from pipelines.task.results import Baseline
 from speech.data import pretrained
 from speech.data.splits import load_transcripts
 from speech.data.tokens import normalized
 from speech.data.whisper_tokens import WhisperAlphabet, WhisperTokens, learn
-from speech.models import transcript_model
-from speech.tasks.transcription import TranscriptionTask
+from speech.tasks.transcript import Transcript
+from speech.tasks.utterances import UtteranceFiles, Utterances
 
 TOKENS = ("tokens", "merges", "marks")  # the facts of the tokenizer
 STAMP = 0.02  # s from one token of time to the next
@@ -27,40 +26,17 @@ PHRASES = {
 }
 
 
-class WhisperTask(TranscriptionTask):
-    """speech.transcription with model.name: whisper. Facts: also `merges` and `marks` (see speech.data.whisper_tokens)."""
+class WhisperUtterances(Utterances):
+    """Whole windows of 30 s. Facts: also those of the tokenizer, `tokens`, `merges` and `marks` (see speech.data.whisper_tokens)."""
 
-    read_at_once = (4, 4)  # each costs as much as 30 s
-
-    _written: tuple[dict[str, Any], WhisperAlphabet] | None = None
-
-    @property
-    def details(self) -> tuple[str, ...]:  # type: ignore[override]
-        return tuple(PHRASES) if self.experiment.model.times else ()
-
-    @property
-    def gives(self) -> dict[str, str]:  # type: ignore[override]
-        return {
-            "text": "the transcript",
-            "confidence": "mean probability of the written tokens; not calibrated",
-            **(PHRASES if self.experiment.model.times else {}),
-        }
-
-    @property
-    def english(self) -> bool:  # type: ignore[override]
-        return self.experiment.model.language == "en" or not (self.experiment.model.language or self.facts["marks"]["languages"])
+    @cached_property
+    def requests(self) -> Requests:
+        return WhisperFiles(self)
 
     @cached_property
     def window(self) -> int:
         """Samples that the encoder takes."""
         return pretrained.most_frames(self.encoder_facts) * self.front_end.hop
-
-    @property
-    def alphabet(self) -> WhisperAlphabet:
-        """Built once for the same facts."""
-        if self._written is None or self._written[0] is not self.facts:
-            self._written = self.facts, WhisperAlphabet.of(self.facts["tokens"])
-        return self._written[1]
 
     def splits(self) -> Splits:
         model = self.experiment.model
@@ -70,7 +46,7 @@ class WhisperTask(TranscriptionTask):
         splits.facts.update(known, unit="pieces")
         return self.with_noise_note(self.with_encoder(splits))
 
-    def unfit(self) -> str | None:
+    def features_error(self) -> str | None:
         missing = next((name for name in TOKENS if self.facts.get(name) is None), None)
         if missing:
             return f"{missing}: field required"
@@ -81,14 +57,12 @@ class WhisperTask(TranscriptionTask):
                    marks.get("times") or 0]
         if not max(numbers) < size or (-1 in marks["prompt"]) != bool(marks["languages"]):
             return f"marks: they do not belong to {size:,} tokens"
-        return super().unfit()
+        return super().features_error()
 
     def prepare(self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None, epoch: tf.Tensor | None = None,
-                ) -> tuple[Any, Any]:
-        """({"features" [batch, frames, mels] of whole windows, "frames", "tokens" where transcripts are}, {"tokens", "token_count"})."""
-        waveforms, lengths = tf.cast(examples["samples"], tf.float32) / 32768.0, examples["length"]
-        if keys is not None and self.augmenter.on_waveforms:
-            waveforms, lengths = self.augmenter.waveforms(waveforms, lengths, keys, window=False)
+                ) -> tuple[Any, Tensors]:
+        """{"features" [batch, frames, mels] of whole windows, "frames", "tokens" where transcripts are}."""
+        waveforms, lengths = self.waveforms(examples, keys)
         heard, silence = lengths, self.experiment.model.silence
         size = tf.maximum(-(-tf.shape(waveforms)[1] // self.window), 1) * self.window
         if silence is not None:  # of a recording of one window; longer ones are heard window by window
@@ -98,30 +72,53 @@ class WhisperTask(TranscriptionTask):
         whole = tf.where(own, tf.pad(waveforms, [[0, 0], [0, tf.maximum(size - tf.shape(waveforms)[1], 0)]])[:, :size], 0.0)
         features = self.normalized(whole, tf.fill(tf.shape(lengths), size), keys)  # silence, too, has features
         inputs = {"features": tf.ensure_shape(features, [None, None, self.front_end.width]), "frames": self.front_end.frames(heard)}
-        targets = {name: examples[name] for name in ("tokens", "token_count") if name in examples}
-        if targets:
-            prompt = tf.constant(self._prompt)
-            inputs["tokens"] = tf.concat([tf.tile(prompt[None], [tf.shape(features)[0], 1]), targets["tokens"]], 1)
-        return inputs, targets or None
+        if "tokens" in examples:
+            prompt = tf.constant(self.prompt)
+            inputs["tokens"] = tf.concat([tf.tile(prompt[None], [tf.shape(features)[0], 1]), examples["tokens"]], 1)
+        return inputs, {}
 
     @property
-    def _prompt(self) -> list[int]:
+    def prompt(self) -> list[int]:
         """As trained with: of a language that is recognised, the first one."""
         marks = self.facts["marks"]
         return [marks["languages"][0] if number < 0 else number for number in marks["prompt"]]
 
-    def model(self) -> keras.Model:
-        settings = self.experiment.evaluate
-        model = transcript_model(self.experiment.model, width=self.front_end.width, tokens=len(self.facts["tokens"]), facts=self.facts)
-        model.width = settings.beam if settings.search == "beam" else 1
-        return model
+
+class WhisperFiles(UtteranceFiles):
+    """Each costs as much as 30 s."""
+
+    read_at_once = (4, 4)
+
+
+class WhisperTranscript(Transcript):
+    """Written token by token by Whisper's own decoder."""
+
+    input: WhisperUtterances
+    _written: tuple[dict[str, Any], WhisperAlphabet] | None = None
+
+    @property
+    def answers(self) -> Answers:  # type: ignore[override]
+        phrases = PHRASES if self.experiment.model.times else {}
+        return Answers({"text": "the transcript", "confidence": "mean probability of the written tokens; not calibrated", **phrases},
+                       details=tuple(phrases))
+
+    @property
+    def english(self) -> bool:  # type: ignore[override]
+        return self.experiment.model.language == "en" or not (self.experiment.model.language or self.facts["marks"]["languages"])
+
+    @property
+    def alphabet(self) -> WhisperAlphabet:
+        """Built once for the same facts."""
+        if self._written is None or self._written[0] is not self.facts:
+            self._written = self.facts, WhisperAlphabet.of(self.facts["tokens"])
+        return self._written[1]
 
     def _behind(self, outputs: tf.Tensor, targets: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Logits behind the prompt and each token, the tokens that stand there, and which of them count: [batch, most + 1, ...]."""
         counts, tokens = targets["token_count"], tf.pad(targets["tokens"], [[0, 0], [0, 1]])
         number = tf.range(tf.shape(tokens)[1])[None]
         truth = tf.where(number == counts[:, None], self.facts["marks"]["end"], tokens)
-        return outputs[:, len(self._prompt) - 1:], truth, tf.cast(number <= counts[:, None], tf.float32)
+        return outputs[:, len(self.input.prompt) - 1:], truth, tf.cast(number <= counts[:, None], tf.float32)
 
     def loss(self, outputs: tf.Tensor, targets: Any, training: bool) -> tf.Tensor:
         """Cross-entropy in nats, the mean over each recording's tokens, [batch] float32."""
@@ -158,7 +155,7 @@ class WhisperTask(TranscriptionTask):
         if first is None:
             return found
         stamp = tokens > first
-        seconds = tf.cast(answers["at"], tf.float32) * self.front_end.seconds + tf.cast(tokens - 1 - first, tf.float32) * STAMP
+        seconds = tf.cast(answers["at"], tf.float32) * self.input.front_end.seconds + tf.cast(tokens - 1 - first, tf.float32) * STAMP
         spoken = (tokens > 0) & ~stamp
         begins, ends = stamp & tf.pad(spoken[:, 1:], [[0, 0], [0, 1]]), stamp & tf.pad(spoken[:, :-1], [[0, 0], [1, 0]])
         phrase = tf.cumsum(tf.cast(begins, tf.int32), axis=1)

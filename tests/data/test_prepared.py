@@ -139,10 +139,11 @@ def test_decoded_images_are_as_judged_and_other_settings_of_decoding_are_refused
         assert decoded.spec["image"] == tf.TensorSpec([8, 8, 3], tf.uint8) and decoded.fingerprint() == source.fingerprint()
         number = len(source) - 1
         raw, stored = ({key: value[0] for key, value in one.gather(tf.constant([number], tf.int64)).items()} for one in (source, decoded))
-        for key, value in judge.decode(raw).items():
+        for key, value in judge.input.decode(raw).items():
             np.testing.assert_array_equal(value.numpy(), stored[key].numpy())
-            np.testing.assert_array_equal(judge.decode(stored)[key].numpy(), stored[key].numpy())
-    assert computation(again.train, judge.decode) == computation(splits.train, judge.decode)  # what another run compares its inputs by
+            np.testing.assert_array_equal(judge.input.decode(stored)[key].numpy(), stored[key].numpy())
+    # what another run compares its inputs by
+    assert computation(again.train, judge.input.decode) == computation(splits.train, judge.input.decode)
     ready = f"data.prepared={tmp_path / 'ready'}"
     splits_of(task_of(config, ready, "augment.flip=true"))
     with pytest.raises(ConfigError, match=r"data.image_size: 8 there, 16 now"):

@@ -108,7 +108,7 @@ def test_training_of_the_whole_begins_with_a_fitted_head_that_leaves_something_t
     made = session(name="whole")
     made.initialise()
     images, labels = made.splits.train.arrays["image"], made.splits.train.arrays["label"]
-    losses = made.task.loss(made.model(images), tf.constant(labels), training=True).numpy()
+    losses = made.task.output.loss(made.model(images), tf.constant(labels), training=True).numpy()
     assert 0.1 < losses.mean() < 0.9 * np.log(5)
     assert made.steps and len(made.weights) == len(made.model.trainable_variables)
 
@@ -224,7 +224,7 @@ def test_features_on_disk_are_used_again_and_depend_on_the_weights(tmp_path, mon
 class FoldedToyTask(EncoderToyTask):
     def splits(self):
         pool = super().splits().train
-        return self.divided({"train": pool, "test": pool})
+        return self.input.divided({"train": pool, "test": pool})
 
 
 def test_folds_of_train_share_the_features_of_its_examples(tmp_path, monkeypatch):

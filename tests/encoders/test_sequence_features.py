@@ -120,7 +120,7 @@ def test_a_linear_head_is_fitted_to_them_at_once(preset, tmp_path, monkeypatch):
 
     def loss():
         inputs, targets = learner.task.prepare(batch)
-        return float(np.mean(learner.task.loss(learner.model(inputs), targets, training=False)))
+        return float(np.mean(learner.task.output.loss(learner.model(inputs), targets, training=False)))
 
     before = loss()
     made.initialise()

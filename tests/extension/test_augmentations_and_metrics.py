@@ -120,7 +120,7 @@ def test_a_recording_is_augmented_behind_all_others(used):
     f"{EVALUATE}".replace("evaluate: {", "evaluate: {baselines: [], "),
 ])
 def test_a_metric_is_judged_on_a_task_of_any_domain(used, text):
-    from pipelines.task.judging import add_own
+    from pipelines.task.own_metrics import add_own
     from pipelines.training.evaluation import Evaluator
     from pipelines.training.session import assemble
 
@@ -128,7 +128,7 @@ def test_a_metric_is_judged_on_a_task_of_any_domain(used, text):
     session = assemble(experiment, task_class(experiment.task))
     one = Evaluator(session.task, session.model, session.splits.validation, machine=session.machine, data=experiment.data, batch=16)
     assert one.scores()["odd_ones"] == 1.0
-    judgement = session.task.judge(*one.judged(), one.source)
+    judgement = session.task.output.judge(*one.judged(), one.source)
     add_own(judgement, one.own, 100)
     metric = judgement.metrics["odd_ones"]
     assert metric.value == 1.0 and 0 < metric.n < len(one.source)

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from nlp.metrics.judging import condensed, judge_many, judge_one, label_threshold, reject_threshold
+from nlp.metrics.judging import condensed, judge_one, reject_threshold
 from nlp.settings import TextEvaluate
+from pipelines.outputs.label_metrics import judge_many, label_threshold
 from pipelines.reports.report import write_report
 
 SETTINGS = TextEvaluate(bootstrap=100)

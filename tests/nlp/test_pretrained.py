@@ -297,12 +297,12 @@ def test_a_network_that_generates_text_and_a_limit_beyond_its_places_are_refused
 def test_the_saved_model_needs_tensorflow_text_and_mistakes_have_their_text():
     task = Classification(TextClassification.model_validate({
         "task": "nlp.classification", "data": {"source": "quick"}, "model": {"name": "pretrained", "preset": "x"}}))
-    assert task.needs == ("tensorflow_text",)
+    assert task.input.signature.needs == ("tensorflow_text",)
     source = TextSource(tf.constant(["one", "wrong  text"]), {"label": tf.constant([0, 1])}, str, fingerprint="x")
     judgement = Judgement(tables={"worst_mistakes": [{"example": "1", "true": "b", "predicted": "a", "number": 1}]})
     inputs = keras.Input((None,), dtype="int32")
     model = keras.Model(inputs, keras.layers.Embedding(4, 2, name="token_embedding")(inputs))
-    task.explain(model, judgement, {}, {}, source)
+    task.output.explain(model, judgement, {}, {}, source)
     assert judgement.tables["worst_mistakes"] == [{"example": "1", "true": "b", "predicted": "a", "text": "wrong text"}]
 
 
@@ -321,7 +321,7 @@ def test_word_scores_stand_beside_the_vectors_and_a_killed_run_computes_them_aga
     (one, about), (other, theirs) = checkpoint(tmp_path / "whole"), checkpoint(tmp_path / "parts")
     assert about == theirs and one.keys() == other.keys() and all((one[name] == other[name]).all() for name in one)
     run = load_run(RunFolder(tmp_path / "whole"), where="cpu")
-    features, classes = run.model.get_layer("features"), len(run.task.classes)
+    features, classes = run.model.get_layer("features"), len(run.task.output.classes)
     assert features.output_shape[-1] == 16 + classes and features.get_layer("words").table.numpy().any()
     # what tells how alike texts are is the encoder's alone: vectors, neighbours, the projector
     (one,) = Predictor(run, answer=embed.answered).predict(["a taxi, please"])

@@ -165,7 +165,7 @@ def test_the_saved_models_answer_as_the_evaluation_in_tensorflow_alone(loaded, j
             answers = [one.values["probabilities"] for one in Predictor(run).predict(texts)]
             np.testing.assert_allclose(found[f"{place}/probabilities/{len(texts)}"], answers, atol=1e-5, err_msg=name)
         np.testing.assert_allclose(found[f"{place}/probabilities/1"][0], found[f"{place}/probabilities/{len(texts)}"][0], atol=1e-5)
-    assert found[f"0/label/{len(texts)}"][-2] in (*loaded["bag"].task.classes, "nothing")
+    assert found[f"0/label/{len(texts)}"][-2] in (*loaded["bag"].task.output.classes, "nothing")
     readme = (tmp_path / "bag" / "README.txt").read_text()
     assert "needs TensorFlow 2.21 or later, nothing else" in readme
     monkeypatch.chdir(tmp_path)
@@ -186,7 +186,7 @@ def test_plain_texts_take_a_short_way_to_the_same_answers(loaded, name):
     run = loaded[name]
     usual = Predictor(run)
     texts = ["a room for two, please!", "When is breakfast?", "zebra quantum 7", "été à la mer", "", "zzzz qqqq"]
-    rows = [(text, run.task.take(text)) for text in texts]
+    rows = [(text, run.task.input.requests.take(text)) for text in texts]
     together = usual.together(rows)  # not all are plain
     for one, other in zip(usual.together(rows[:3]), together):
         assert {name: one.values[name] for name in one.values if name not in SHARES} == {
@@ -266,7 +266,7 @@ def test_tensorboard_has_texts_and_a_projector(runs, loaded, name):
     # the vector beside a word is the one that its token is looked up with
     run = loaded[name]
     place = 20  # of the most frequent
-    number = run.task.tokenizer.ids(tf.constant([words[place]]))[0, 0]
+    number = run.task.input.tokenizer.ids(tf.constant([words[place]]))[0, 0]
     np.testing.assert_allclose([float(value) for value in vectors[place].split("\t")],
                                run.model.get_layer("embedding").variable.value[number], rtol=1e-4, atol=1e-6)
 

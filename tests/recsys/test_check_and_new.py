@@ -44,6 +44,8 @@ def test_few_events_times_cold_items_and_leaks(tmp_path):
     assert some(findings(table(tmp_path, equal)), "all times are equal") == "warning"
     clean = findings(table(tmp_path), protocol="time", test=0.2, validation=0.2)
     assert some(clean, "no test event is older than the newest of train") == "note"
+    places = "\n".join(["user,item,rating,time", *(f"{n % 4},{n},4.0,{n // 4}" for n in range(40))])
+    assert not any("newest of train" in text for text in findings(table(tmp_path, places)))
 
 
 @pytest.mark.parametrize(("loss", "events"), [("rating", 60), ("click", 120)])

@@ -138,7 +138,7 @@ def test_what_validation_likes_best_is_chosen(settings):
 
 def test_baselines_that_would_take_hours_are_left_out(monkeypatch):
     task, _ = fitted_task("ease")
-    basis = Basis(task._catalogue, [], timely=False)
+    basis = Basis(task.input.catalogue, [], timely=False)
     monkeypatch.setattr(item_knn, "PAIRS", 1)
     monkeypatch.setattr(ease, "EXACT", 1)
     assert basis.scores("item_knn", RankedEvaluate()) is None and basis.scores("ease", RankedEvaluate(), final=True) is None
@@ -195,7 +195,8 @@ def test_it_answers_as_the_baseline_from_any_history_and_learns_from_validation_
     task.refit(model)
     after = lists(splits.test)
     assert (before != after).any() and (after == expected(splits.test, final=True))[:, :10].mean() > 0.99
-    assert "learned from this validation split" in task.cannot_judge(splits.validation) and task.cannot_judge(splits.test) is None
+    assert "learned from this validation split" in task.output.cannot_judge(splits.validation)
+    assert task.output.cannot_judge(splits.test) is None
 
 
 def test_features_are_not_for_models_in_closed_form():
@@ -233,13 +234,14 @@ def test_factors_answer_in_graph_as_they_were_fitted_and_learn_from_validation_i
     task.initialise(model, iter(()))
     asked = {name: splits.test.arrays[name] for name in ("user", "item")}
     before = model({name: tf.constant(value) for name, value in asked.items()}).numpy()
-    np.testing.assert_allclose(before.clip(0.5, 5.0), task.fitted(task.chosen)(**{f"{name}s": asked[name] for name in asked}), atol=1e-4)
+    fitted = task.input.fitted(task.chosen)(**{f"{name}s": asked[name] for name in asked})
+    np.testing.assert_allclose(before.clip(0.5, 5.0), fitted, atol=1e-4)
     task.refit(model)
     after = model({name: tf.constant(value) for name, value in asked.items()}).numpy()
-    np.testing.assert_allclose(after.clip(0.5, 5.0), task.fitted(task.chosen, final=True)(asked["user"], asked["item"]), atol=1e-4)
+    np.testing.assert_allclose(after.clip(0.5, 5.0), task.input.fitted(task.chosen, final=True)(asked["user"], asked["item"]), atol=1e-4)
     true = splits.test.arrays["label"]
     assert np.abs(before - after).max() > 1e-3 and np.mean((after - true) ** 2) < np.var(true)
-    assert "learned from this validation split" in task.cannot_judge(splits.validation)
+    assert "learned from this validation split" in task.output.cannot_judge(splits.validation)
     with pytest.raises(ConfigError, match="factors needs"):
         from_text(text + "loss: {name: click}\n", file="a.yaml")
     with pytest.raises(ConfigError, match="factors knows users and items by their ids"):

@@ -318,7 +318,7 @@ def test_top_gives_the_first_items(next_item):
 
     run, _ = next_item
     predictor = Predictor(run)
-    shown = Shown.of(predictor.columns, predictor.classes, top=2, ranked=run.task.ranked)
+    shown = Shown.of(predictor.columns, predictor.classes, top=2, ranked=run.task.output.answers.ranked)
     one = next(iter(predictor.predict(["u5"])))
     answer = as_object(one, shown)
     assert answer["items"] == one.values["items"].tolist()[:2] and len(answer["titles"]) == answer["count"] == 2

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pipelines.reports.baselines import put_beside
-from pipelines.task.labels import largest_share
+from pipelines.outputs.baselines import put_beside
+from pipelines.outputs.cross_entropy import largest_share
 from pipelines.task.results import Baseline, Judgement
 from pipelines.task.units import grouped
 from pipelines.training.transform import Cost

@@ -5,8 +5,8 @@ import pytest
 from sklearn import metrics as sk
 
 from pipelines.base.errors import TrainingError
-from pipelines.reports import classification
-from pipelines.reports.per_class import per_class
+from pipelines.outputs import classification
+from pipelines.outputs.per_class import per_class
 from pipelines.task.intervals import wilson
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from pipelines.base.errors import TrainingError
 from pipelines.config.schema import Evaluate
-from pipelines.reports import classification, classifier
-from pipelines.reports.per_class import per_class
+from pipelines.outputs import classification, classifier
+from pipelines.outputs.per_class import per_class
 from pipelines.task.units import EXAMPLES, grouped
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from pipelines.reports import curves
+from pipelines.outputs import curves
 
 pytestmark = pytest.mark.figures
 

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from pipelines.base import figures
-from pipelines.reports import classification, classification_figures
+from pipelines.outputs import classification, classification_figures
 
 pytestmark = pytest.mark.figures
 

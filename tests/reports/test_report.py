@@ -13,10 +13,11 @@ from pipelines.base import figures
 from pipelines.base.formatting import escaped
 from pipelines.config.schema import Experiment, Section, setting
 from pipelines.data.source import Source
-from pipelines.reports import classification, report
+from pipelines.outputs import classification
+from pipelines.outputs.per_class import per_class
+from pipelines.reports import report
 from pipelines.reports.blocks import Bullets, Code, Heading, Paragraph, Picture, Table, markdown
 from pipelines.reports.html import page
-from pipelines.reports.per_class import per_class
 from pipelines.reports.report import changed_settings
 from pipelines.reports.run_report import facts_table, records_table
 from pipelines.task.contract import Splits

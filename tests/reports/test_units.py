@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from pipelines.config.schema import Evaluate
-from pipelines.reports import classification, classifier
-from pipelines.reports.per_class import per_class
+from pipelines.outputs import classification, classifier
+from pipelines.outputs.per_class import per_class
 from pipelines.reports.report import write_report
 from pipelines.task import intervals
 from pipelines.task.units import EXAMPLES, grouped, units_of

@@ -110,7 +110,8 @@ def test_test_time_views_are_inside(tmp_path, judged, loaded):
     run = load_run(RunFolder(folder), where="cpu")
     answer = tf.saved_model.load(str(export(run, tmp_path / "export"))).signatures["serving_default"](image=tf.constant(judged[0][:20]))
     images = tf.stack([tf.io.decode_png(image) for image in judged[0][:20]])
-    expected = run.task.answer(lambda batch: run.model(batch, training=False), run.task.prepare({"image": images})[0])["probabilities"]
+    inputs, _ = run.task.prepare({"image": images})
+    expected = run.task.output.answer(lambda batch: run.model(batch, training=False), inputs)["probabilities"]
     assert np.abs(answer["probabilities"] - expected).max() <= 1e-5
     assert np.abs(answer["probabilities"] - judged[2][:20]).max() > 1e-3
 
@@ -132,8 +133,8 @@ def test_every_kind_of_model(tmp_path, loaded, model, precision):
         images = np.random.default_rng(0).integers(0, 256, (5, 40, 50, 3), np.uint8)
         encoded = tf.constant([tf.io.encode_jpeg(image).numpy() for image in images])
         answer = saved.signatures["serving_default"](image=encoded)
-        inputs, _ = task.prepare(task.receive({"image": encoded}))
-        expected = task.answer(lambda batch: built(batch, training=False), inputs)["probabilities"]
+        inputs, _ = task.prepare(task.input.receive({"image": encoded}))
+        expected = task.output.answer(lambda batch: built(batch, training=False), inputs)["probabilities"]
     finally:
         keras.config.set_dtype_policy("float32")
     assert answer["probabilities"].dtype == tf.float32

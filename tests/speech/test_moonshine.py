@@ -46,7 +46,7 @@ def commands(preset, facts: dict | None = None):
 
 def transcription(preset):
     task = task_of("task: speech.transcription\ndata: {source: synthetic}", preset)
-    task.facts = {**task.encoder_facts, "unit": "words", "tokens": ["one", "two"], "mean": [0.0] * 127, "std": [1.0] * 127}
+    task.facts = {**task.input.encoder_facts, "unit": "words", "tokens": ["one", "two"], "mean": [0.0] * 127, "std": [1.0] * 127}
     return task
 
 
@@ -77,7 +77,7 @@ def test_a_recording_gets_the_same_answer_alone_and_in_a_padded_batch(presets):
     for number, sound in enumerate(sounds):
         alone, _ = task.prepare({"samples": tf.constant(samples[number:number + 1, :len(sound)]), "length": tf.constant([len(sound)])})
         logits = model(alone).numpy()[0]
-        assert len(logits) == int(task.steps(alone["frames"])[0]) == max(1, (len(sound) - 511) // 384)
+        assert len(logits) == int(task.input.steps(alone["frames"])[0]) == max(1, (len(sound) - 511) // 384)
         assert np.abs(logits - together[number, :len(logits)]).max() < 1e-5
     assert np.std(together) > 0.01
 
@@ -108,10 +108,10 @@ def test_bfloat16_keeps_the_order_of_the_steps_of_a_long_recording(presets):
 def test_a_command_is_the_mean_over_its_loud_part_and_facts_rebuild_the_network(presets, tmp_path):
     folder = shutil.copytree(presets / "shine", tmp_path / "moved")
     task = commands(folder)
-    task.facts = {**task.encoder_facts, "classes": ["a", "b", "c"], "mean": [0.0] * 127, "std": [1.0] * 127}
+    task.facts = {**task.input.encoder_facts, "classes": ["a", "b", "c"], "mean": [0.0] * 127, "std": [1.0] * 127}
     model = task.model()
     waves = tf.constant(np.stack([tone(0.9, 16_000, hertz) for hertz in (300, 500)]))
-    inputs = task.features(waves)
+    inputs = task.input.features(waves)
     assert inputs.shape == (2, 224, 127)  # no silence behind it
     assert np.abs(model(inputs).numpy()[1] - model(inputs[1:]).numpy()[0]).max() < 1e-5
     windows, vectors = np.full([1, 13 + 6 * 3, 127], 1e-3, np.float32), tf.random.normal([1, 4, 3], seed=1)

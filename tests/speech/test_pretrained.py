@@ -57,12 +57,12 @@ def test_the_front_end_is_the_preset_s():
 
 def test_a_command_gets_one_answer_in_any_batch_and_noise_behind_it_is_not_pooled(tiny):
     task = commands(tiny, "source: synthetic, seconds: 0.9")
-    task.facts = {**task.encoder_facts, "classes": ["a", "b", "c"], "mean": [0.0] * 8, "std": [1.0] * 8}
+    task.facts = {**task.input.encoder_facts, "classes": ["a", "b", "c"], "mean": [0.0] * 8, "std": [1.0] * 8}
     model = task.model()
     assert [model.get_layer(name).name for name in ("features", "head")] == ["features", "head"]
     assert model.get_layer("features").get_layer("backbone").output_shape == (None, 95, 16)  # 0.9 s and 1 s of silence
     waves = tf.constant(np.stack([tone(0.9, 16_000, hertz) for hertz in (300, 500)]))
-    inputs = task.features(waves)
+    inputs = task.input.features(waves)
     together, alone = model(inputs).numpy(), model(inputs[1:]).numpy()
     assert np.abs(together[1] - alone[0]).max() < 1e-5
     vectors, log_mel = tf.random.normal([1, 4, 3], seed=1), np.full([1, 7, 8], -1.0, np.float32)
@@ -86,12 +86,12 @@ def test_facts_rebuild_the_network_without_the_preset(tiny, tmp_path):
     root = class_folders(tmp_path / "words", {"no": 6, "yes": 6}, rate=16_000)
     task = commands(folder, f"source: folder, path: {root}, validation: 0.2, test: 0.2")
     task.facts = task.splits().facts
-    task.kept.model_validate(task.facts)
+    task.facts_schema.model_validate(task.facts)
     model = task.model()
     shutil.rmtree(folder)
     again = commands("x, weights: null", facts=task.facts).model()
     assert [weight.shape for weight in again.weights] == [weight.shape for weight in model.weights]
-    sound = task.features(tf.constant(tone(1.0, 16_000, 300)[None]))
+    sound = task.input.features(tf.constant(tone(1.0, 16_000, 300)[None]))
     again.set_weights(model.get_weights())
     assert np.array_equal(again(sound), model(sound))
     of_before = {name: value for name, value in task.facts.items() if name != "pool"}  # a run that counts loud steps alike
@@ -116,7 +116,7 @@ def test_the_decoder_scores_the_names_of_the_classes_beside_the_mean_and_a_run_n
     root = class_folders(tmp_path / "digits", {"3": 6, "7": 6, "no": 6}, rate=16_000)
     task = named(tiny, root)
     task.facts = task.splits().facts
-    task.kept.model_validate(task.facts)
+    task.facts_schema.model_validate(task.facts)
     numbers = keras_hub.tokenizers.Tokenizer.from_preset(str(tiny)).vocabulary
     marks = whisper_tokens.learn(str(tiny), "en")["marks"]["prompt"]
     spelled = [numbers[letter if letter != " " else "Ġ"] for letter in "no"]
@@ -124,7 +124,7 @@ def test_the_decoder_scores_the_names_of_the_classes_beside_the_mean_and_a_run_n
     before = task.facts["names"]["prompt"][:-len(marks)]
     assert before[-1] == spelled[-1] and before[1] == numbers["Ġt"]  # three seven no
     model = task.model()
-    sound = task.features(tf.constant(np.stack([tone(0.9, 16_000, hertz) for hertz in (300, 500)])))
+    sound = task.input.features(tf.constant(np.stack([tone(0.9, 16_000, hertz) for hertz in (300, 500)])))
     vectors = model.get_layer("features")(sound).numpy()
     assert vectors.shape == (2, 16 + 3) and own_columns(model) == 16 and np.allclose(np.exp(vectors[:, 16:]).sum(1), 1.0, atol=1e-5)
     backbone = keras_hub.models.Backbone.from_preset(str(tiny))  # what KerasHub's own decoder says behind the same tokens
@@ -180,7 +180,7 @@ def transcription(preset, more: str = ""):
 @pytest.mark.parametrize(("merge", "layers"), [(None, 1), (4, 2)])
 def test_a_transcript_is_the_same_alone_and_in_a_padded_batch_also_of_sounds_longer_than_the_encoder_takes(tiny, merge, layers):
     task = transcription(tiny, f", layers: {layers}")
-    task.facts = {**task.encoder_facts, "unit": "words", "tokens": ["one", "two"], "mean": [0.0] * 8, "std": [1.0] * 8,
+    task.facts = {**task.input.encoder_facts, "unit": "words", "tokens": ["one", "two"], "mean": [0.0] * 8, "std": [1.0] * 8,
                   **({"merge": merge} if merge else {})}
     model = task.model()
     for layer in range(2):  # random weights as large as trained ones
@@ -194,7 +194,7 @@ def test_a_transcript_is_the_same_alone_and_in_a_padded_batch_also_of_sounds_lon
         count = len(sound)
         alone, _ = task.prepare({"samples": tf.constant(samples[number:number + 1, :count]), "length": tf.constant([count])})
         logits = model(alone).numpy()[0]
-        assert len(logits) == int(task.steps(alone["frames"])[0]) == -(-count // (320 * (merge or 1)))
+        assert len(logits) == int(task.input.steps(alone["frames"])[0]) == -(-count // (320 * (merge or 1)))
         assert np.abs(logits - together[number, :len(logits)]).max() < 1e-5
 
 
@@ -202,7 +202,7 @@ def test_layers_stand_beside_one_another_under_the_last_layer(tiny):
     features = {}
     for layers in (1, 2):
         task = transcription(tiny, f", layers: {layers}")
-        task.facts = {**task.encoder_facts, "unit": "words", "tokens": ["one", "two"], "mean": [0.0] * 8, "std": [1.0] * 8}
+        task.facts = {**task.input.encoder_facts, "unit": "words", "tokens": ["one", "two"], "mean": [0.0] * 8, "std": [1.0] * 8}
         model = task.model()
         assert model.get_layer("head").get_layer("tokens").kernel.shape[0] == 16 * layers
         features[layers] = model.get_layer("features")
@@ -217,7 +217,7 @@ def test_layers_stand_beside_one_another_under_the_last_layer(tiny):
     np.testing.assert_allclose(two[..., :16], normalised, atol=1e-4)
     with pytest.raises(ConfigError, match=r"model\.layers: 3, and .* has 2 whose vectors can stand beside one another"):
         task = transcription(tiny, ", layers: 3")
-        task.facts = {**task.encoder_facts, "unit": "words", "tokens": ["one", "two"], "mean": [0.0] * 8, "std": [1.0] * 8}
+        task.facts = {**task.input.encoder_facts, "unit": "words", "tokens": ["one", "two"], "mean": [0.0] * 8, "std": [1.0] * 8}
         task.model()
 
 
@@ -241,7 +241,7 @@ def test_as_many_steps_become_one_as_the_transcripts_of_train_bear(tokens, steps
 def test_what_a_run_was_begun_with_decides_how_steps_are_merged(tiny):
     task = transcription(tiny)
     facts = task.splits().facts
-    assert facts["merge"] == 2 and task.kept.model_validate(facts).merge == 2
+    assert facts["merge"] == 2 and task.facts_schema.model_validate(facts).merge == 2
     assert transcription(tiny, ", merge: 3").splits().facts["merge"] == 3
     text = f"task: speech.transcription\nmodel: {{name: pretrained, preset: {tiny}}}\ndata: {{source: synthetic}}\n"
     old = task_of(text, {name: value for name, value in facts.items() if name != "merge"})  # of before there was a choice

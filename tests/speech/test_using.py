@@ -36,7 +36,8 @@ def transcription(data: str = "source: synthetic", facts: dict | None = None):
 
 def found(task, *inputs) -> list[tuple[str, str | int]]:
     """(name, error or samples) of each."""
-    return [(name, str(one) if isinstance(one, Exception) else one["length"]) for name, one in task.read([str(text) for text in inputs])]
+    read = task.input.requests.read([str(text) for text in inputs])
+    return [(name, str(one) if isinstance(one, Exception) else one["length"]) for name, one in read]
 
 
 def test_a_folder_names_what_cannot_be_read_too(tmp_path):
@@ -108,7 +109,7 @@ def test_words_are_cut_to_each_recording_s_own_whatever_is_answered_beside_it(tm
 
     def lines(inputs):
         file = io.StringIO()
-        shown = Shown.of(predictor.columns, None, details=predictor.run.task.details)
+        shown = Shown.of(predictor.columns, None, details=predictor.run.task.output.answers.details)
         WRITERS["jsonl"](predictor.predict(inputs), shown, file)
         return [json.loads(line) for line in file.getvalue().splitlines()]
 
@@ -131,7 +132,7 @@ def test_what_cannot_be_answered_is_said_in_the_answer(tmp_path):
     doubts = {}
     for name, run in (("commands", run_of(commands, commands.model())), ("text", counting(transcription()))):
         predictor = predict.Predictor(run)
-        shown = Shown.of(predictor.columns, predictor.classes, details=run.task.details)
+        shown = Shown.of(predictor.columns, predictor.classes, details=run.task.output.answers.details)
         for kind in ("jsonl", "table", "csv"):
             for some in ("abcd", "a"):
                 file = io.StringIO()
@@ -147,7 +148,9 @@ def test_what_cannot_be_answered_is_said_in_the_answer(tmp_path):
 
 def test_the_readme_of_an_export_says_rate_channels_and_range():
     task = transcription()
-    assert "8,000 Hz, of one channel (mono), full scale -1 to 1" in task.meanings["samples"] and "8000" in task.examples["samples"]
+    signature = task.input.signature
+    assert "8,000 Hz, of one channel (mono), full scale -1 to 1" in signature.meanings["samples"]
+    assert "8000" in signature.examples["samples"]
 
 
 # what is judged and said
@@ -160,7 +163,7 @@ def sayings(texts: list[str]) -> Recordings:
 def judged(task, rows: list[list[int]], texts: list[str]):
     tokens = np.array([row + [0] * (4 - len(row)) for row in rows], np.int32)
     answers = {"tokens": tokens, "at": np.zeros_like(tokens), "confidence": np.full(len(rows), 0.5, np.float32)}
-    return task.judge(answers, {"length": np.full(len(rows), 8000)}, sayings(texts))
+    return task.output.judge(answers, {"length": np.full(len(rows), 8000)}, sayings(texts))
 
 
 def test_worst_utterances_stand_word_under_word_in_the_report(tmp_path):
@@ -180,14 +183,14 @@ def test_nothing_but_blanks_is_said_with_its_usual_causes():
     frames = tf.constant([40, 50])
     blank = tf.one_hot(tf.fill([2, 25], 2), 3) * 9.0
     targets = {"frames": frames, "tokens": tf.constant([[0, 1], [1, 0]]), "token_count": tf.constant([2, 1])}
-    share = task.scores(blank, targets)["written_share"].numpy()
+    share = task.output.scores(blank, targets)["written_share"].numpy()
     assert share.tolist() == [0.0, 0.0]
-    assert task.remark({"validation/written_share": float(share.mean())}) == BLANK
-    assert task.remark({"train/written_share": 0.0}) == BLANK
+    assert task.output.remark({"validation/written_share": float(share.mean())}) == BLANK
+    assert task.output.remark({"train/written_share": 0.0}) == BLANK
     one = tf.concat([tf.one_hot([[0]], 3) * 20.0, blank[:1, 1:]], 1)
-    share = task.scores(tf.concat([one, blank[1:]], 0), targets)["written_share"].numpy()
+    share = task.output.scores(tf.concat([one, blank[1:]], 0), targets)["written_share"].numpy()
     assert share.tolist() == [1.0, 0.0]
-    assert task.remark({"validation/written_share": float(share.mean()), "train/written_share": 0.0}) is None
+    assert task.output.remark({"validation/written_share": float(share.mean()), "train/written_share": 0.0}) is None
     assert any(note.startswith("The decoder writes nothing but blanks") for note in judged(task, [[], []], ["one", "two"]).notes)
     assert not any("blanks" in note for note in judged(task, [[], [1]], ["one", "two"]).notes)
 

@@ -108,7 +108,7 @@ def test_it_writes_what_the_network_gives_without_caches_window_by_window(tiny, 
     more, searched, width = SEARCHES[search]
     task = task_of(tiny, more, search=searched)
     task.facts = task.splits().facts
-    task.kept.model_validate(task.facts)
+    task.facts_schema.model_validate(task.facts)
     model, backbone = task.model(), presets.load(presets.find(str(tiny)))
     rng = np.random.default_rng(0)
     for mine, theirs in ((model.embedding, backbone.decoder_embeddings), (model.encoder.layers[-1], backbone.encoder_layer_norm),
@@ -120,7 +120,7 @@ def test_it_writes_what_the_network_gives_without_caches_window_by_window(tiny, 
     samples = np.stack([np.pad(sound * 32767, (0, 30_000 - len(sound))).astype(np.int16) for sound in sounds])
     inputs, targets = task.prepare({"samples": tf.constant(samples), "length": tf.constant([len(sound) for sound in sounds])})
     assert targets is None and inputs["features"].shape == (2, 200, 8)
-    answer = tf.function(lambda given: task.answer(model, given), autograph=False)(inputs)
+    answer = tf.function(lambda given: task.output.answer(model, given), autograph=False)(inputs)
     expected = [[uncached(task, backbone, row[start:start + 100], width) for start in starts]
                 for row, starts in zip(inputs["features"].numpy(), ((0,), (0, 100)))]  # the first one has no second window
     assert any(numbers for row in expected for numbers, _ in row)
@@ -130,8 +130,8 @@ def test_it_writes_what_the_network_gives_without_caches_window_by_window(tiny, 
     if width == 1:
         means = [sum(share for _, share in row) / max(count, 1) for row, count in zip(expected, counts)]
         np.testing.assert_allclose(answer["confidence"].numpy(), means, atol=1e-5)
-    texts = [text.decode() for text in task.respond(answer)["text"].numpy()]
-    assert texts == [task.alphabet.text([number - 1 for number in row if number]) for row in answer["tokens"].numpy()]
+    texts = [text.decode() for text in task.output.respond(answer)["text"].numpy()]
+    assert texts == [task.output.alphabet.text([number - 1 for number in row if number]) for row in answer["tokens"].numpy()]
 
 
 @pytest.mark.parametrize("tiny", ["english"], indirect=True)
@@ -143,12 +143,12 @@ def test_phrases_begin_and_end_with_their_time_stamps(tiny):
     windows = [[zero + 5, a, b, zero + 20, zero + 25, c, 0], [zero, c, c, zero + 10, 0, 0, 0]]  # each as the tokens of one window
     tokens = np.array([[number + 1 if number else 0 for row in windows for number in row], [0] * 14], np.int32)
     at = np.tile(np.repeat([0, 100], 7)[None], [2, 1]).astype(np.int32)
-    given = task.respond({"tokens": tf.constant(tokens), "at": tf.constant(at), "confidence": tf.constant([0.5, 0.5])})
+    given = task.output.respond({"tokens": tf.constant(tokens), "at": tf.constant(at), "confidence": tf.constant([0.5, 0.5])})
     assert [text.decode() for text in given["text"].numpy()] == ["ab c c c", ""]
     assert [phrase.decode() for phrase in given["phrases"].numpy()[0]] == ["ab", "c", "c c"] and not any(given["phrases"].numpy()[1])
     np.testing.assert_allclose(given["starts"].numpy(), [[0.1, 0.5, 1.0], [-1.0] * 3], atol=1e-6)
     np.testing.assert_allclose(given["ends"].numpy(), [[0.4, -1.0, 1.2], [-1.0] * 3], atol=1e-6)
-    assert set(task.details) < set(task.gives) and not task_of(tiny).details
+    assert set(task.output.answers.details) < set(task.gives) and not task_of(tiny).details
 
 
 @pytest.mark.parametrize("tiny", ["english"], indirect=True)
@@ -162,7 +162,7 @@ def test_a_short_recording_is_heard_as_long_as_it_is_alone_and_beside_longer_one
 
     def answers(rows: slice, width: int):
         inputs, _ = task.prepare({"samples": tf.constant(samples[rows, :width]), "length": tf.constant(lengths[rows])})
-        return inputs["features"].shape[1], {name: value.numpy() for name, value in task.answer(model, inputs).items()}
+        return inputs["features"].shape[1], {name: value.numpy() for name, value in task.output.answer(model, inputs).items()}
 
     frames, alone = answers(slice(1), 5000)
     assert frames == 40  # 0.3 s and 0.1 s of silence
@@ -189,12 +189,12 @@ def test_facts_that_do_not_belong_together_are_found_before_the_network_is_built
     task = task_of(tiny)
     facts = task.splits().facts
     task.facts = facts
-    assert task.unfit() is None
+    assert task.facts_error() is None
     for broken, message in (({"tokens": facts["tokens"][:-1]}, "tokens: "), ({"marks": {**facts["marks"], "end": 10_000}}, "marks: "),
                             ({"marks": {**facts["marks"], "languages": [] if facts["marks"]["languages"] else [1]}}, "marks: "),
                             ({"merges": None}, "merges: field required")):
         task.facts = {**facts, **broken}
-        assert (task.unfit() or "").startswith(message), message
+        assert (task.facts_error() or "").startswith(message), message
 
 
 def test_all_recordings_are_judged_where_nothing_trains(tiny, tmp_path):

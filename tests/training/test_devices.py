@@ -101,7 +101,7 @@ def test_the_faster_network_has_a_gain():
 
     small, large = begun(4), begun(256)
     before = [weight.numpy() for weight in small.model.weights]
-    spec = decoded_spec(small.splits.train, small.task.decode)
+    spec = decoded_spec(small.splits.train, small.task.input.decode)
     assert precision_probe.depthwise(small.model)
     assert precision_probe.gain(small.task, small.model, large.model, spec, 8) > 2.0
     for weight, old in zip(small.model.weights, before):

@@ -5,12 +5,12 @@ import pytest
 
 from pipelines.training.evaluation import Evaluator
 from pipelines.training.session import assemble
-from tests.training.toy import ToyTask, experiment
+from tests.training.toy import ToyOutput, ToyTask, experiment
 
 pytestmark = pytest.mark.slow
 
 
-class Condensing(ToyTask):
+class CondensingOutput(ToyOutput):
     rows: list[int]
 
     def condense(self, answers, targets):
@@ -19,14 +19,18 @@ class Condensing(ToyTask):
         return {"predicted": answers["probabilities"].argmax(-1)}, targets
 
 
+class Condensing(ToyTask):
+    output_class = CondensingOutput
+
+
 @pytest.mark.parametrize("batch", [16, 77])
 def test_what_is_kept_is_the_condensed_answers_in_order(batch):
     session = assemble(experiment(), Condensing)
-    session.task.rows = []
+    session.task.output.rows = []
     evaluator = Evaluator(session.task, session.model, session.splits.validation, machine=session.machine, batch=batch,
                           data=session.task.experiment.data)
     answers, targets = evaluator.judged()
     whole, labels = evaluator.answers()
     assert set(answers) == {"predicted"} and np.array_equal(answers["predicted"], whole["probabilities"].argmax(-1))
     assert np.array_equal(targets["label"], labels["label"]) and len(targets["label"]) == 77
-    assert session.task.rows == [batch] * -(-77 // batch)
+    assert session.task.output.rows == [batch] * -(-77 // batch)

@@ -23,7 +23,7 @@ from pipelines.training.evaluation import Evaluator
 from pipelines.training.step import Step
 from tests import processes
 from tests.training.runs import At, Killed, assert_same_outcome, checkpoint, interrupt, kill, model_weights, rows, run, whole
-from tests.training.toy import ToyTask, experiment
+from tests.training.toy import ToyInput, ToyOutput, ToyTask, experiment
 
 pytestmark = pytest.mark.slow(seconds=80)
 
@@ -57,18 +57,21 @@ def test_a_loss_that_is_not_finite_names_the_example_and_keeps_the_checkpoint(tm
         assert all(np.isfinite(value).all() for value in arrays.values())
 
 
+class UnreadableInput(ToyInput):
+    def decode(self, raw, key=None):
+        return {**raw, "image": tf.debugging.check_numerics(raw["image"], "damaged image")}
+
+
 class Unreadable(ToyTask):
     """Decoding fails on one image of a split."""
 
+    input_class = UnreadableInput
     where = "train"
 
     def splits(self):
         made = super().splits()
         getattr(made, self.where).arrays["image"][31, 3, 3, 0] = np.nan
         return made
-
-    def decode(self, raw, key=None):
-        return {**raw, "image": tf.debugging.check_numerics(raw["image"], "damaged image")}
 
 
 @pytest.mark.parametrize(("cache", "split", "name"), [
@@ -80,7 +83,7 @@ def test_a_broken_example_ends_the_run_with_its_name(tmp_path, monkeypatch, spli
 
 
 def test_an_error_that_is_none_of_the_examples_stays_what_it_is(tmp_path, monkeypatch):
-    monkeypatch.setattr(ToyTask, "loss", lambda self, outputs, targets, training: tf.debugging.check_numerics(outputs[:, 0] / 0.0, "mine"))
+    monkeypatch.setattr(ToyOutput, "loss", lambda self, outputs, *_, **__: tf.debugging.check_numerics(outputs[:, 0] / 0.0, "mine"))
     with pytest.raises(tf.errors.InvalidArgumentError, match="mine"):
         run(tmp_path, data={"cache": "none"})
 

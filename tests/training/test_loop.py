@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from pipelines.base.errors import ConfigError, Interrupted
 from pipelines.config.schema import LearningRate, Train
+from pipelines.task.contract import Decoding
 from pipelines.training.evaluation import Evaluator
 from pipelines.training.hooks.best_weights import KeepBest
 from pipelines.training.links import learning_rate
@@ -20,7 +21,7 @@ from pipelines.training.session import assemble
 from pipelines.training.still import Still
 from tests.signals import send
 from tests.training.runs import At, Killed, assert_same_outcome, checkpoint, interrupt, kill, killed, model_weights, rows, run, whole
-from tests.training.toy import ToyTask, experiment
+from tests.training.toy import ToyInput, ToyOutput, ToyTask, experiment
 
 pytestmark = pytest.mark.slow(seconds=80)
 
@@ -229,7 +230,7 @@ def test_a_kill_before_any_checkpoint_and_one_while_judging(tmp_path, monkeypatc
         run(tmp_path / "killed", callbacks=[At({7: kill})], **RARELY)
     assert not (tmp_path / "killed" / "checkpoints" / "resume.npz").exists()
     with monkeypatch.context() as patch:
-        patch.setattr(ToyTask, "judge", lambda *_: kill())
+        patch.setattr(ToyOutput, "judge", lambda *_: kill())
         with pytest.raises(Killed):
             run(tmp_path / "killed", callbacks=[At()], **RARELY)
     assert checkpoint(tmp_path / "killed")[1]["step"] == 15
@@ -331,10 +332,10 @@ def test_a_callback_may_stop_within_an_epoch(tmp_path):
 # ---- time -----------------------------------------------------------------------------------------------
 
 
-class Slow(ToyTask):
+class SlowInput(ToyInput):
     """Each example takes a while to decode."""
 
-    random_decode = True
+    decoding = Decoding(random=True)
 
     def decode(self, raw, key=None):
         def wait(label):
@@ -344,6 +345,10 @@ class Slow(ToyTask):
 
         label = tf.ensure_shape(tf.numpy_function(wait, [raw["label"]], tf.int32), [])
         return {**raw, "label": label}
+
+
+class Slow(ToyTask):
+    input_class = SlowInput
 
 
 def test_time_is_accounted_for(tmp_path, capsys):

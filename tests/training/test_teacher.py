@@ -11,7 +11,7 @@ import tensorflow as tf
 from pipelines.base.errors import ConfigError
 from pipelines.config.load import from_dict, load
 from pipelines.config.schema import Teacher
-from pipelines.task.labels import softened
+from pipelines.outputs.cross_entropy import softened
 from pipelines.training.other_run import model_of, named
 from pipelines.training.teacher import Taught
 from tests import finished_run, processes
@@ -47,15 +47,15 @@ def test_training_targets_have_the_teachers_answers_and_judging_has_none(student
     model = teacher_of(task, train)
     taught = Taught(task, model, settings)
     examples = train.gather(tf.range(6, dtype=tf.int64))
-    images = tf.map_fn(lambda image: task.decode({"image": image})["image"], examples["image"])
+    images = tf.map_fn(lambda image: task.input.decode({"image": image})["image"], examples["image"])
     examples = {"image": images, "label": tf.cast(examples["label"], tf.int32)}
     drawn = {"keys": tf.zeros([6, 2], tf.int32), "seed": tf.zeros([2], tf.int32), "epoch": tf.constant(0, tf.int64)}
     inputs, targets = taught.prepare(examples, **drawn)
     np.testing.assert_allclose(targets["answered"], model(inputs, training=False), rtol=1e-4, atol=1e-5)
     outputs, own = tf.zeros([6, 10]), task.prepare(examples, **drawn)[1]
-    expected = 0.25 * softened(outputs, targets["answered"], 2.0) + 0.75 * task.loss(outputs, own, True)
+    expected = 0.25 * softened(outputs, targets["answered"], 2.0) + 0.75 * task.output.loss(outputs, own, True)
     np.testing.assert_allclose(taught.loss(outputs, targets, True), expected, rtol=1e-5)
-    np.testing.assert_allclose(taught.scores(outputs, targets)["accuracy"], task.scores(outputs, own)["accuracy"])
+    np.testing.assert_allclose(taught.scores(outputs, targets)["accuracy"], task.output.scores(outputs, own)["accuracy"])
     assert not isinstance(taught.prepare(examples)[1], dict)
     assert np.mean(np.argmax(targets["answered"], 1) == examples["label"]) > 0.5  # it is the trained one
 

@@ -6,6 +6,7 @@ their weights: python -m tests.training.toy OUT.npz '[{"train": {"devices": 2}, 
 
 import json
 import sys
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,10 +15,11 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.config.schema import Data, Experiment, setting
+from pipelines.data.lengths import Lengths
 from pipelines.data.source import ArraySource, Source, Tensors
 from pipelines.encoders.settings import PretrainedModel
 from pipelines.machine import group
-from pipelines.task.contract import Splits, Task
+from pipelines.task.contract import Input, Output, Requests, Splits, Task
 from pipelines.task.results import Judgement, Metric
 from pipelines.training.embedding_tables import Table
 
@@ -32,8 +34,7 @@ class ToyExperiment(Experiment):
     class_weights: list[float] = setting(list, "weights")
 
 
-class ToyTask(Task):
-    watch = ("accuracy", "max")
+class ToyInput(Input):
     experiment: ToyExperiment
 
     def splits(self) -> Splits:
@@ -45,14 +46,64 @@ class ToyTask(Task):
 
         return Splits(make(1, EXAMPLES), make(2, 77), make(3, 50))
 
-    def decode(self, raw: Tensors, key: Any = None) -> Tensors:
-        return raw
-
-    def prepare(self, examples: Tensors, *, keys: Any = None, seed: Any = None, epoch: Any = None) -> tuple[Any, Any]:
+    def prepare(self, examples: Tensors, *, keys: Any = None, seed: Any = None, epoch: Any = None) -> tuple[Any, Tensors]:
         images = examples["image"]
         if keys is not None:  # a shift that depends on the example's key alone
             images = images + tf.cast(keys[:, :1] % 7, tf.float32)[:, :, None, None] * 0.01
-        return images, examples["label"]
+        return images, {}
+
+    def raw_spec(self) -> dict:
+        return {"image": tf.TensorSpec([None, 12, 12, 3], tf.float32)}
+
+    @cached_property
+    def requests(self) -> Requests:
+        return ToyRequests(self)
+
+
+class ToyRequests(Requests):
+    def read(self, inputs: list[str]) -> Any:
+        for name in inputs:
+            yield name, {"image": np.load(name)}
+
+    def take(self, sent: Any) -> dict:
+        return {"image": np.asarray(sent, np.float32)}
+
+
+class ToyOutput(Output):
+    watch = ("accuracy", "max")
+    experiment: ToyExperiment
+
+    def targets(self, examples: Tensors, changes: Tensors | None = None) -> Tensors:
+        return {"label": examples["label"]} if "label" in examples else {}
+
+    def soft_loss(self, outputs, teacher, temperature):
+        from pipelines.outputs.cross_entropy import softened
+
+        return softened(outputs, teacher, temperature)
+
+    def loss(self, outputs: Any, targets: Any, training: bool) -> tf.Tensor:
+        smooth = self.experiment.label_smoothing if training else 0.0
+        wanted = tf.one_hot(targets, CLASSES) * (1.0 - smooth) + smooth / CLASSES
+        return tf.nn.softmax_cross_entropy_with_logits(wanted, tf.cast(outputs, tf.float32))
+
+    def example_weights(self, targets: Any) -> Any:
+        return tf.gather(tf.constant(self.experiment.class_weights), targets) if self.experiment.class_weights else None
+
+    def scores(self, outputs: Any, targets: Any) -> Tensors:
+        return {"accuracy": tf.cast(tf.argmax(outputs, -1, tf.int32) == targets, tf.float32)}
+
+    def answer(self, model: Any, inputs: Any) -> Tensors:
+        return {"probabilities": tf.nn.softmax(tf.cast(model(inputs), tf.float32))}
+
+    def judge(self, answers: dict, targets: dict, source: Source) -> Judgement:
+        right = answers["probabilities"].argmax(-1) == targets["label"]
+        return Judgement({"accuracy": Metric(float(right.mean()), n=len(right))})
+
+
+class ToyTask(Task):
+    input_class: type[Input] = ToyInput
+    output_class: type[Output] = ToyOutput
+    experiment: ToyExperiment
 
     def public_facts(self, facts: dict) -> dict:
         return facts
@@ -77,53 +128,11 @@ class ToyTask(Task):
             ]
         )
 
-    def soft_loss(self, outputs, teacher, temperature):
-        from pipelines.task.labels import softened
 
-        return softened(outputs, teacher, temperature)
+class TableToyInput(ToyInput):
+    """The same with words of free number."""
 
-    def loss(self, outputs: Any, targets: Any, training: bool) -> tf.Tensor:
-        smooth = self.experiment.label_smoothing if training else 0.0
-        wanted = tf.one_hot(targets, CLASSES) * (1.0 - smooth) + smooth / CLASSES
-        return tf.nn.softmax_cross_entropy_with_logits(wanted, tf.cast(outputs, tf.float32))
-
-    def example_weights(self, targets: Any) -> Any:
-        return tf.gather(tf.constant(self.experiment.class_weights), targets) if self.experiment.class_weights else None
-
-    def scores(self, outputs: Any, targets: Any) -> Tensors:
-        return {"accuracy": tf.cast(tf.argmax(outputs, -1, tf.int32) == targets, tf.float32)}
-
-    def answer(self, model: Any, inputs: Any) -> Tensors:
-        return {"probabilities": tf.nn.softmax(tf.cast(model(inputs), tf.float32))}
-
-    def targets(self, examples: Tensors) -> Tensors:
-        return {"label": examples["label"]}
-
-    def judge(self, answers: dict, targets: dict, source: Source) -> Judgement:
-        right = answers["probabilities"].argmax(-1) == targets["label"]
-        return Judgement({"accuracy": Metric(float(right.mean()), n=len(right))})
-
-    def raw_spec(self) -> dict:
-        return {"image": tf.TensorSpec([None, 12, 12, 3], tf.float32)}
-
-    def receive(self, raw: Tensors) -> Tensors:
-        return raw
-
-    def read(self, inputs: list[str]) -> Any:
-        for name in inputs:
-            yield name, {"image": np.load(name)}
-
-    def take(self, sent: Any) -> dict:
-        return {"image": np.asarray(sent, np.float32)}
-
-    def respond(self, answers: Tensors) -> Tensors:
-        return answers
-
-
-class TableToyTask(ToyTask):
-    """The same with words of free number, looked up in a table."""
-
-    length = "count"
+    lengths = Lengths("count")
 
     def splits(self) -> Splits:
         found = super().splits()
@@ -138,9 +147,15 @@ class TableToyTask(ToyTask):
     def decode(self, raw: Tensors, key: Any = None) -> Tensors:
         return {**raw, "words": raw["words"][: raw["count"]]}
 
-    def prepare(self, examples: Tensors, *, keys: Any = None, seed: Any = None, epoch: Any = None) -> tuple[Any, Any]:
-        images, labels = super().prepare(examples, keys=keys, seed=seed, epoch=epoch)
-        return {"image": images, "words": examples["words"]}, labels
+    def prepare(self, examples: Tensors, *, keys: Any = None, seed: Any = None, epoch: Any = None) -> tuple[Any, Tensors]:
+        images, changes = super().prepare(examples, keys=keys, seed=seed, epoch=epoch)
+        return {"image": images, "words": examples["words"]}, changes
+
+
+class TableToyTask(ToyTask):
+    """Words are looked up in a table."""
+
+    input_class = TableToyInput
 
     def model(self) -> keras.Model:
         image, words = keras.Input((12, 12, 3), name="image"), keras.Input((None,), dtype="int64", name="words")
@@ -170,13 +185,17 @@ class Encoding(keras.layers.Layer):
         return x + self.out(self.drop(self.query(x), training=training))
 
 
+class PlainToyInput(ToyInput):
+    """Without augmentation."""
+
+    def prepare(self, examples: Tensors, *, keys: Any = None, seed: Any = None, epoch: Any = None) -> tuple[Any, Tensors]:
+        return examples["image"], {}
+
+
 class EncoderToyTask(ToyTask):
     """A network with an encoder of two blocks, and no augmentation before it."""
 
-    experiment: ToyExperiment
-
-    def prepare(self, examples: Tensors, *, keys: Any = None, seed: Any = None, epoch: Any = None) -> tuple[Any, Any]:
-        return examples["image"], examples["label"]
+    input_class = PlainToyInput
 
     def model(self) -> keras.Model:
         layers, width = keras.layers, 8
@@ -197,8 +216,7 @@ class EncoderToyTask(ToyTask):
 class AugmentedEncoderToyTask(EncoderToyTask):
     """The same with a shift that depends on the example's key."""
 
-    def prepare(self, examples: Tensors, *, keys: Any = None, seed: Any = None, epoch: Any = None) -> tuple[Any, Any]:
-        return ToyTask.prepare(self, examples, keys=keys, seed=seed, epoch=epoch)
+    input_class = ToyInput
 
 
 def encoder(**finetune: Any) -> dict[str, Any]:

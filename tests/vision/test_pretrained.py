@@ -162,7 +162,7 @@ def test_facts_without_the_encoder_are_named(preset):
     experiment = ImageClassification.model_validate({
         "task": "vision.classification", "data": {"source": "digits"}, "model": {"name": "pretrained", "preset": str(preset)}})
     task = Classification(experiment, {"classes": []})
-    assert task.unfit() == "backbone: field required"
+    assert task.facts_error() == "backbone: field required"
 
 
 @pytest.mark.parametrize(("examples", "name"), [(299, "frozen"), (300, "last")])

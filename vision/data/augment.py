@@ -4,115 +4,34 @@ What happens to one image (flip, shift, erase, RandAugment, one's own) depends o
 any number of replicas. MixUp and CutMix mix it with its neighbour in the shuffled batch.
 """
 
-import functools
 from collections.abc import Sequence
 
-import numpy as np
 import tensorflow as tf
 
 from pipelines.data import random
+from vision.data.mixing import mix
 from vision.data.rand_augment import rand_augment
 from vision.settings import AUGMENTATIONS, Augment
-
-LEVELS = 4096  # shares that can be drawn
-
-
-def mix(
-    images: tf.Tensor, labels: tf.Tensor, *, mixup: float, cutmix: float, keys: tf.Tensor, stream: int, seed: tf.Tensor, classes: int,
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """MixUp or CutMix; where both alphas are set, each step takes one of them at even odds.
-
-    Args:
-        images: [batch, height, width, channels] float32.
-        labels: [batch] integer.
-        mixup: alpha of MixUp (Zhang et al. 2018), 0 for none.
-        cutmix: alpha of CutMix (Yun et al. 2019), 0 for none.
-        keys: int32 [batch, 2], one for each example and epoch.
-        stream: the first of three draws from a key.
-        seed: int32 [2], of the step.
-        classes: number of classes.
-
-    Returns:
-        (images as given, targets [batch, classes] float32 that sum to 1).
-    """
-    batch = tf.shape(images)[0]
-    partner = tf.minimum(tf.bitwise.bitwise_xor(tf.range(batch), 1), batch - 1)
-    others = tf.gather(images, partner)
-    drawn = random.uniform(keys, stream, 3)
-
-    def blended() -> tuple[tf.Tensor, tf.Tensor]:
-        return _blend(images, others, _beta(drawn[0], mixup))
-
-    def pasted() -> tuple[tf.Tensor, tf.Tensor]:
-        return _paste(images, others, _beta(drawn[0], cutmix), drawn[1:, :, None])
-
-    if mixup and cutmix:
-        mixed, weight = tf.cond(tf.random.stateless_uniform([], seed) < 0.5, blended, pasted)
-    else:
-        mixed, weight = blended() if mixup else pasted()
-    targets = tf.one_hot(labels, classes)
-    weight = weight[:, None]
-    return mixed, weight * targets + (1.0 - weight) * tf.gather(targets, partner)
-
-
-def _blend(images: tf.Tensor, others: tf.Tensor, share: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """MixUp: (mixed images, weight [batch] of each image's own label)."""
-    own = share[:, None, None, None]
-    return own * images + (1.0 - own) * others, share
-
-
-def _paste(images: tf.Tensor, others: tf.Tensor, share: tf.Tensor, centres: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """CutMix: a box of the partner, centred at `centres` [2, batch, 1] (0..1) and cut at the border; (mixed images, weight [batch] by what
-    is left)."""
-    height, width = images.shape[1], images.shape[2]
-    edge = tf.sqrt(1.0 - share)[:, None]
-
-    def inside(size: int, centre: tf.Tensor) -> tf.Tensor:
-        middle, half = tf.floor(centre * size), edge * size / 2.0
-        positions = tf.range(size, dtype=tf.float32)[None]
-        return (positions >= tf.round(middle - half)) & (positions < tf.round(middle + half))
-
-    rows, columns = inside(height, centres[0]), inside(width, centres[1])
-    box = rows[:, :, None] & columns[:, None, :]
-    left = 1.0 - tf.reduce_mean(tf.cast(box, tf.float32), axis=[1, 2])
-    return tf.where(box[..., None], others, images), left
-
-
-def _beta(drawn: tf.Tensor, alpha: float) -> tf.Tensor:
-    """Beta(alpha, alpha) of uniform draws [batch], to one of LEVELS equally probable values."""
-    return tf.gather(tf.constant(_quantiles(alpha)), tf.cast(drawn * LEVELS, tf.int32))
-
-
-@functools.cache
-def _quantiles(alpha: float) -> np.ndarray:
-    from scipy.stats import beta
-
-    return beta.ppf((np.arange(LEVELS) + 0.5) / LEVELS, alpha, alpha).astype(np.float32)
-
 
 # the purpose of each draw from an example's key
 FLIP, SHIFT, ERASE, MIX, RAND_AUGMENT = 0, 1, 3, 5, 16
 
 
 def augment(
-    images: tf.Tensor, labels: tf.Tensor, settings: Augment, *, keys: tf.Tensor, seed: tf.Tensor, epoch: tf.Tensor, classes: int,
-    mean: Sequence[float],
-) -> tuple[tf.Tensor, tf.Tensor]:
+    images: tf.Tensor, settings: Augment, *, keys: tf.Tensor, seed: tf.Tensor, epoch: tf.Tensor, mean: Sequence[float],
+) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
     """Augments a batch of training images. In graph.
 
     Args:
         images: [batch, height, width, channels] uint8 or float, 0..255.
-        labels: [batch] integer.
         settings: the experiment's augment section (`random_resized_crop` belongs to decoding and is not done here).
         keys: int32 [batch, 2], one for each example and epoch.
         seed: int32 [2], one for the step.
         epoch: int64 scalar.
-        classes: number of classes.
         mean: mean of each channel, 0..255, with which `erase` fills.
 
     Returns:
-        (images [batch, height, width, channels] float32, 0..255; labels [batch] as given, or, with MixUp or CutMix,
-        targets [batch, classes] float32 that sum to 1).
+        (images [batch, height, width, channels] float32, 0..255; with MixUp or CutMix what targets must follow, as `mix` has it).
     """
     images = tf.cast(move_and_erase(images, settings, keys, epoch, mean), tf.float32)
     if settings.rand_augment:
@@ -122,9 +41,8 @@ def augment(
         shape = images.shape
         images = tf.ensure_shape(tf.cast(AUGMENTATIONS.build(settings.own, images=images, keys=random.own(keys)), tf.float32), shape)
     if settings.mixup or settings.cutmix:
-        return mix(images, labels, mixup=settings.mixup, cutmix=settings.cutmix, keys=keys, stream=MIX, seed=seed,
-                   classes=classes)
-    return images, labels
+        return mix(images, mixup=settings.mixup, cutmix=settings.cutmix, keys=keys, stream=MIX, seed=seed)
+    return images, {}
 
 
 def mirrored(images: tf.Tensor, settings: Augment, keys: tf.Tensor, epoch: tf.Tensor) -> tf.Tensor:

@@ -79,7 +79,7 @@ def prune(run: LoadedRun, target: Path, *, share: float, epochs: int | None = No
     if stuck:
         raise ConfigError(f"{run.folder.path}: {listed(stuck, 'and')} cannot be pruned: a layer behind needs all of the channels")
     worth = choice.importance(known, lambda given, targets: tf.reduce_mean(
-        session.task.loss(session.model(given, training=False), targets, True)), batches)
+        session.task.output.loss(session.model(given, training=False), targets, True)), batches)
     made, alive, operations = _within(run, session.model, known, names, worth, share, inputs)
     before = {name: len(known.by_layer[name]) for name in names}
     left = network.counts(known, names, alive)

@@ -33,7 +33,7 @@ def test_as_the_run_hears(content, normalize, top_db):
         "task": "speech.commands", "data": {"source": "folder", "path": "x", "rate": RATE, "seconds": 0.9},
         "frontend": {"mels": 40, "normalize": normalize, "top_db": top_db}, "model": {"name": "ds_cnn"}}, check_paths=False), FACTS)
     samples = audio.read(content, RATE)
-    expected, _ = task.prepare({"samples": task.receive(
+    expected, _ = task.prepare({"samples": task.input.receive(
         {"samples": tf.constant(samples[None]), "length": tf.constant([len(samples)])})["samples"]})
     found = decode({**decoder_of(task).settings, "facts": FACTS}, io.BytesIO(content))
     assert found.shape == expected.shape and found.dtype == np.float32
@@ -55,7 +55,7 @@ def test_the_short_way_is_not_for_silence_nor_for_long_recordings():
     for seconds, loud, short in ((0.9, 1, True), (0.5, 1, True), (2.0, 1, False), (0.9, 1e-5, False)):
         samples = audio.read(sound(seconds), RATE) * np.float32(loud)
         found = decoder_of(task).decode({"samples": samples, "length": len(samples)})
-        received = task.receive({"samples": tf.constant(samples[None]), "length": tf.constant([len(samples)])})
+        received = task.input.receive({"samples": tf.constant(samples[None]), "length": tf.constant([len(samples)])})
         assert (found is not None) == short and (received["warning"].numpy()[0] == b"") == short
         if short:
             assert np.abs(found - task.prepare({"samples": received["samples"]})[0].numpy()).max() <= 2e-3

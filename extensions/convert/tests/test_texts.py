@@ -54,7 +54,7 @@ def test_the_short_way_is_taken_for_plain_texts_alone():
                           {"classes": ["a", "b"], "vocabulary": ["is", "there"]})
     decoder = decoder_of(task)
     found = decoder.decode({"text": b"is that there?"})
-    assert found.tolist() == task.receive({"text": tf.constant(["is that there?"])})["tokens"].numpy().tolist() == [[2, 1, 3, 1]]
+    assert found.tolist() == task.input.receive({"text": tf.constant(["is that there?"])})["tokens"].numpy().tolist() == [[2, 1, 3, 1]]
     for text in ("", " ", "nothing known", "caf\u00e9 is"):  # of the first three is warned
         assert decoder.decode({"text": text.encode()}) is None
 
@@ -65,7 +65,7 @@ def test_rejection_is_worded_by_numpy_as_in_graph(threshold):
               "reject": {"label": "oos"}}
     task = Classification(from_dict(values, check_paths=False), {"classes": ["a", "b"], "threshold": threshold})
     shares = {"probabilities": np.array([[0.3, 0.7], [0.95, 0.05]], np.float32)}
-    expected, found = task.respond({name: tf.constant(one) for name, one in shares.items()}), decoder_of(task).word(shares)
+    expected, found = task.output.respond({name: tf.constant(one) for name, one in shares.items()}), decoder_of(task).word(shares)
     assert found["label"].tolist() == expected["label"].numpy().tolist()
     np.testing.assert_array_equal(found["confidence"], expected["confidence"])
 
@@ -84,7 +84,7 @@ def test_a_server_takes_short_ways_to_the_same_answers(settings, classes, tmp_pa
     run = LoadedRun(task, task.model(), experiment, RunFolder(tmp_path), machine, "float32", "nlp/texts")
     usual, core = Predictor(run), core_of(run)
     texts = ["a room for two, please!", "When is breakfast?", "zebra quantum 7", "\u00e9t\u00e9 \u00e0 la mer", "", "zzzz qqqq"]
-    rows = [(text, task.take(text)) for text in texts]
+    rows = [(text, task.input.requests.take(text)) for text in texts]
     together = usual.together(rows)
     for quick in (QuickPredictor(run, core, core.answers, by_numpy=by_numpy) for by_numpy in (True, False)):
         assert max(difference(*quick.together([row]), one) for row, one in zip(rows, together)) <= 1e-5

@@ -12,7 +12,7 @@ from pipelines.base import formatting
 from pipelines.data.source import Source
 from pipelines.fitting import kernel
 from pipelines.task import intervals
-from pipelines.task.judging import Features
+from pipelines.task.output import Features
 from pipelines.task.results import Baseline, Judgement, Metric
 from pipelines.task.units import EXAMPLES
 from pipelines.training.transform import Cost

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.reports.classification import Classified
+from pipelines.outputs.classification import Classified
 from pipelines.task.intervals import bounds_of_columns, by_unit, resample_counts, wilson
 from pipelines.task.units import EXAMPLES, Units
 

@@ -1,78 +1,40 @@
-"""What a task says of answering: the saved model's inputs and outputs, and how a person's or a client's input is read."""
+"""How what a person gives to `predict`, or a client to a server, becomes raw examples."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from pipelines.base.errors import DataError
 from pipelines.base.json_text import parse_json
 from pipelines.base.regular import check_regular
-from pipelines.config.schema import Experiment
-from pipelines.data.source import Tensors
-from pipelines.task.facts import Facts
 from pipelines.task.form import Field, fields_of
-from pipelines.task.judging import Judging
 
-if TYPE_CHECKING:
-    import keras
-
-# what `Task.read` gives of an input
+# what `Requests.read` gives of an input
 Read = tuple[str, dict[str, Any] | Exception] | tuple[str, dict[str, Any] | Exception, dict[str, Any]]
 
 
-class Answering(Judging):
-    """The part of a task that answers new inputs. By default inputs are JSON, and answers the model's outputs."""
+class Requests:
+    """By default inputs are JSON: an object with a value of each entry of `raw_spec`, or of a single one its value.
 
-    meanings: ClassVar[dict[str, str]] = {}  # what each input and output of the saved model is, for its README
-    examples: ClassVar[dict[str, str]] = {}  # of an input of the saved model, Python that makes a batch of one, for its README
-    hub_task: ClassVar[str] = ""  # what hubs of models call this kind of task, such as image-classification; empty where they have no name
-    needs: Sequence[str] = ()  # modules beside TensorFlow that hold operations of the saved model
+    Args:
+        input: an `input.Input`, whose raw examples are read.
+    """
+
     read_at_once: ClassVar[tuple[int, int]] = (16, 64)  # inputs of `predict` decoded in one call, and answered in one
     takes_files: ClassVar[bool] = False  # an input is a file, and a text given to `Run.predict` its path; False: the text is the input
-    decodes: ClassVar[bool] = False  # `take` decodes the file that a client sent, which takes time: it runs beside the server's own work
+    decodes_uploads: ClassVar[bool] = False  # `take` decodes the file that a client sent: it runs beside the server's own work
     sends: ClassVar[str] = "an object with a value of each input; of a single input, its value"  # what a client of `quartet serve` sends
-    ranked: ClassVar[tuple[str, ...]] = ()  # lists, best first, of which an answer has the first `count` alone, which is an output too
-    details: ClassVar[tuple[str, ...]] = ()  # lists too long for a table, of one length: `predict` writes them as JSON lines only
-    files: ClassVar[Mapping[str, str]] = {}  # outputs of bytes, not of text -> the ending of a file of them, such as {"mask": ".png"}
-    fills: Mapping[str, Any] = {}  # raw inputs whose free length is filled up, in a batch, with something other than 0 or the empty text
-    kept: ClassVar[type[Facts]] = Facts  # what the facts must be to be taken from a file
 
-    def __init__(self, experiment: Experiment, facts: dict[str, Any] | None = None):
-        super().__init__(experiment, facts)
-        self.read_notes: list[str] = []  # what `read` has to say besides its inputs, such as how many files of a folder are none
+    def __init__(self, input: Any):
+        self.input = input
+        self.notes: list[str] = []  # what `read` has to say besides its inputs, such as how many files of a folder are none
 
-    def unfit(self) -> str | None:
-        """Why facts that are sound by themselves (`kept`) do not belong to this experiment; None where they do."""
-        return None
-
-    def freeze(self, model: "keras.Model") -> None:
-        """Called once a run is loaded: its weights are final, and what follows from them alone may be computed once and kept."""
-
-    def receive(self, raw: Tensors) -> Tensors:
-        """A batch of raw input into examples as `decode` gives them: name -> [batch, ...]; in graph. As they are, by default.
-
-        An entry `warning`, [batch] string, says of an input why its answer means little ("silence"), empty where nothing does: it stands
-        beside the answer.
-        """
-        return dict(raw)
-
-    def large(self, row: dict[str, Any]) -> bool:
-        """Whether decoding this raw example takes so long that a server's other inputs should not wait for it: a cheap look, in Python."""
-        return False
-
-    def heavy(self, sent: bytes) -> bool:
-        """Likewise, whether `take` takes so long for a file: a look at its header. Asked where `decodes`."""
-        return False
-
-    def plain(self, row: dict[str, Any]) -> bool:
-        """Whether `receive_plain` takes this raw example: a cheap look, in Python."""
-        return False
-
-    def receive_plain(self, raw: Tensors) -> Tensors:
-        """As `receive`, to the bit, of a batch of plain examples alone, at less cost; in graph."""
-        return self.receive(raw)
+    @property
+    def fills(self) -> Mapping[str, Any]:
+        """Raw inputs whose free length is filled up, in a batch, with something other than 0 or the empty text."""
+        return {}
 
     def read(self, inputs: list[str]) -> Iterator[Read]:
         """What `predict` was given (paths, globs, texts) as (name, one raw example, or why it cannot be read).
@@ -99,16 +61,20 @@ class Answering(Judging):
 
         Opens no file and no address that `sent` names. Raises DataError for what it is not.
         """
-        return raw_example(sent, self.raw_spec())
+        return raw_example(sent, self.input.raw_spec())
+
+    def slow_upload(self, sent: bytes) -> bool:
+        """Whether `take` takes so long for a file that others should not wait: a look at its header. Asked where `decodes_uploads`."""
+        return False
 
     def form(self) -> list[Field]:
         """What a person enters for one input, as `take` has it. By default the raw inputs."""
-        return fields_of(self.raw_spec(), self.meanings)
+        return fields_of(self.input.raw_spec(), self.input.signature.meanings)
 
     def sample(self) -> dict[str, Any]:
         """One raw example of no meaning, to answer before the first that counts: zeros, and empty texts."""
         row = {}
-        for name, spec in self.raw_spec().items():
+        for name, spec in self.input.raw_spec().items():
             kind = object if spec.dtype.name == "string" else spec.dtype.as_numpy_dtype
             row[name] = np.full([1 if size is None else size for size in spec.shape[1:]], b"" if kind is object else 0, kind)[()]
         return row
@@ -116,13 +82,6 @@ class Answering(Judging):
     def typical(self) -> list[dict[str, Any]]:
         """Raw examples such as clients send, made up: by these, forms of a model are compared and timed."""
         return [self.sample()]
-
-    def respond(self, answers: Tensors) -> Tensors:
-        """Answers in the user's words, for the saved model: {"label": [batch] string, "probabilities": ...}; in graph.
-
-        As they are, by default.
-        """
-        return dict(answers)
 
 
 def raw_example(sent: Any, specs: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from pipelines.config.schema import Evaluate
-from pipelines.reports import classification, classification_figures
-from pipelines.reports.classification import Classified
-from pipelines.reports.per_class import left_out, per_class
+from pipelines.outputs import classification, classification_figures
+from pipelines.outputs.classification import Classified
+from pipelines.outputs.per_class import left_out, per_class
 from pipelines.task.results import Judgement
 from pipelines.task.units import Units
 

@@ -1,8 +1,9 @@
-"""What speech.commands and speech.transcription share: from waveforms to features, and recordings as they arrive."""
+"""The input of every task on recordings: from waveforms to features, and recordings as they arrive."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -13,7 +14,7 @@ import tensorflow as tf
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.data.source import Source
 from pipelines.serving.output import WARNING
-from pipelines.task.contract import Splits, Task
+from pipelines.task.contract import Decoding, Input, PreparedForm, Read, Requests, Signature, Splits
 from pipelines.task.form import Field
 from speech.data import audio, pretrained
 from speech.data.augment import Augmenter
@@ -27,22 +28,17 @@ ENCODER = ("backbone", "converter", "encoder")  # the facts of a pretrained enco
 SILENT = round(32768 * audio.SILENT)  # peak, of 16 bits, below which nothing is audible: -60 dB
 
 
-class SpeechTask(Task):
+class Recordings(Input):
     """Holds the front end and the augmentation. Facts: `mean`, `std` of the features of train."""
 
-    gives: ClassVar[dict[str, str]] = {}  # meaning of each output of the saved model
-    takes_files = True
-    decodes = True
-    decoded_by = "source"
-    sends = 'the bytes of a sound file; in JSON {"b64": "..."}'
-    longest: ClassVar[float] = 600.0  # s; of a recording in one request
+    decoding = Decoding("source")
     experiment: Commands | Transcription
     encoder_facts: Mapping[str, Any] = MappingProxyType({})
 
-    def __init__(self, experiment: Commands | Transcription, facts: dict[str, Any] | None = None):
-        super().__init__(experiment, facts)
-        rate = experiment.data.rate
-        self.augmenter = Augmenter(experiment.augment, rate)
+    def __init__(self, task: Any):
+        super().__init__(task)
+        rate = self.experiment.data.rate
+        self.augmenter = Augmenter(self.experiment.augment, rate)
         self.front_end = self._front_end(rate)
 
     def _front_end(self, rate: int) -> FrontEnd:
@@ -62,22 +58,21 @@ class SpeechTask(Task):
         return front_end
 
     @property
-    def meanings(self) -> dict[str, str]:  # type: ignore[override]
-        return {
-            "samples": f"recordings at {self.experiment.data.rate:,} Hz, of one channel (mono), full scale -1 to 1; the shorter padded "
-                       "at the end with anything",
+    def signature(self) -> Signature:  # type: ignore[override]
+        rate = self.experiment.data.rate
+        meanings = {
+            "samples": f"recordings at {rate:,} Hz, of one channel (mono), full scale -1 to 1; the shorter padded at the end with anything",
             "length": "samples of each recording",
-            **self.gives,
             WARNING: "why the answer means little, such as silence; empty where nothing is wrong",
         }
+        return Signature(meanings, {"samples": f"tf.random.uniform([1, {rate}], -1, 1)  # a second", "length": f"tf.constant([{rate}])"})
 
-    @property
-    def examples(self) -> dict[str, str]:  # type: ignore[override]
-        """A second of noise."""
-        rate = self.experiment.data.rate
-        return {"samples": f"tf.random.uniform([1, {rate}], -1, 1)  # a second", "length": f"tf.constant([{rate}])"}
+    @cached_property
+    def prepared_form(self) -> PreparedForm:
+        return PreparedRecordingsForm(self)
 
-    def unfit(self) -> str | None:
+    def features_error(self) -> str | None:
+        """Why the facts do not belong to this front end; None where they do."""
         width = self.front_end.width
         wrong = next((name for name in ("mean", "std") if len(self.facts[name]) != width), None)
         return f"{wrong}: {len(self.facts[wrong])} numbers for {width} bands of the features" if wrong else None
@@ -90,17 +85,6 @@ class SpeechTask(Task):
     def with_encoder(self, splits: Splits) -> Splits:
         """The splits, with the facts of a pretrained encoder."""
         return replace(splits, facts={**splits.facts, **self.encoder_facts})
-
-    def beside(self, source: Source) -> dict[str, list[str]]:
-        known = facts_of(source)
-        every = {name: getattr(known, name) for name in ("names", "files", "labels", "texts", "speakers")}
-        return {name: [str(one).encode("utf-8", "backslashreplace").decode() for one in values]
-                for name, values in every.items() if values is not None}
-
-    def restored(self, splits: Splits) -> Splits:
-        sources: dict[str, Any] = {name: PreparedRecordings(source) for name in ("train", "validation", "test")
-                                   if (source := getattr(splits, name)) is not None}
-        return replace(splits, **sources)
 
     def normalized(self, waveforms: tf.Tensor, lengths: tf.Tensor, keys: tf.Tensor | None = None) -> tf.Tensor:
         """Waveforms [batch, samples] float32 to the model's input [batch, frames, width] float32, masked where there are keys."""
@@ -116,8 +100,18 @@ class SpeechTask(Task):
     def raw_spec(self) -> dict[str, tf.TensorSpec]:
         return {"samples": tf.TensorSpec([None, None], tf.float32), "length": tf.TensorSpec([None], tf.int32)}
 
-    def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
-        for part in find_recordings(inputs, self.experiment.data):
+
+class SoundFiles(Requests):
+    """The bytes of sound files."""
+
+    takes_files = True
+    decodes_uploads = True
+    sends = 'the bytes of a sound file; in JSON {"b64": "..."}'
+    longest: ClassVar[float] = 600.0  # s; of a recording in one request
+    input: Recordings
+
+    def read(self, inputs: list[str]) -> Iterator[Read]:
+        for part in find_recordings(inputs, self.input.experiment.data):
             if isinstance(part, BadRow):
                 yield part.where, DataError(part.why)
                 continue
@@ -134,13 +128,13 @@ class SpeechTask(Task):
     def take(self, sent: Any) -> dict[str, Any]:
         if not isinstance(sent, bytes):
             raise DataError('send the bytes of a sound file; in JSON as {"b64": "..."}')
-        data = self.experiment.data
+        data = self.input.experiment.data
         if audio.header(sent).seconds > self.longest:
             raise DataError(f"lasts over {self.longest:.0f} s; send it in parts")
         samples = audio.read(sent, data.rate, channel=data.channel, longest=data.max_seconds)
         return {"samples": samples, "length": len(samples)}
 
-    def heavy(self, sent: bytes) -> bool:
+    def slow_upload(self, sent: bytes) -> bool:
         return audio.is_long(sent)
 
     def form(self) -> list[Field]:
@@ -148,7 +142,22 @@ class SpeechTask(Task):
 
     def sample(self) -> dict[str, Any]:
         """A second of silence."""
-        return {"samples": np.zeros(self.experiment.data.rate, np.float32), "length": self.experiment.data.rate}
+        return {"samples": np.zeros(self.input.experiment.data.rate, np.float32), "length": self.input.experiment.data.rate}
+
+
+class PreparedRecordingsForm(PreparedForm):
+    """Recordings with what is known of each."""
+
+    def extras(self, source: Source) -> dict[str, list[str]]:
+        known = facts_of(source)
+        every = {name: getattr(known, name) for name in ("names", "files", "labels", "texts", "speakers")}
+        return {name: [str(one).encode("utf-8", "backslashreplace").decode() for one in values]
+                for name, values in every.items() if values is not None}
+
+    def from_prepared(self, splits: Splits) -> Splits:
+        sources: dict[str, Any] = {name: PreparedRecordings(source) for name in ("train", "validation", "test")
+                                   if (source := getattr(splits, name)) is not None}
+        return replace(splits, **sources)
 
 
 def silent(samples: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:

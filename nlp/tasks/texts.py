@@ -1,0 +1,138 @@
+"""The input of every task on texts: from stored strings to token numbers."""
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import tensorflow as tf
+
+from nlp import tokens
+from nlp.data import requests, splits
+from nlp.settings import TextClassification, text_keys
+from nlp.tokens.base import PAD
+from pipelines.data.lengths import Lengths
+from pipelines.data.source import Tensors
+from pipelines.serving.output import WARNING
+from pipelines.task.contract import Input, Read, Requests, Signature, Splits
+from pipelines.task.form import Field
+
+SENTENCES = ("yes", "Is there a table for two on Friday evening?",
+             "I have waited for an hour, the soup was cold, and nobody could tell us when the main course would come; never again!")
+LONG = 1 << 14  # bytes of a text that is worth other threads
+LARGE = 1 << 20  # bytes of a text that takes long to cut into words
+BLANK = r"[\s\pZ\pC]*"  # only separators and invisible characters
+
+
+class Texts(Input):
+    """Inputs of the model are token numbers [batch, time] int32. Facts: those of tokens and of a pretrained encoder (nlp.data.splits)."""
+
+    experiment: TextClassification
+
+    @property
+    def signature(self) -> Signature:  # type: ignore[override]
+        return Signature(
+            {"text": "UTF-8, of any length; cut at the limit of tokens",
+             "warning": "why the answer is only a guess: an empty text, or one without any word of train; empty otherwise"},
+            {"text": "tf.constant(['a text, as it is'])"},
+            ("tensorflow_text",) if self.experiment.own_tokens else ())
+
+    @property
+    def lengths(self) -> Lengths:  # type: ignore[override]
+        """An encoder costs what its tokens cost, padding among them, and may have no places beyond its limit."""
+        return Lengths("length", 1 if self.experiment.own_tokens else 8, most=self.experiment.limit)
+
+    @property
+    def tokenizer(self) -> tokens.Tokenizer:
+        cached = getattr(self, "_tokenizer", None)
+        if cached is None or cached[0] is not self.facts:
+            if self.experiment.own_tokens:
+                from nlp.models import pretrained
+
+                cached = self.facts, pretrained.tokenizer(self.experiment.model, self.facts)
+            else:
+                cached = self.facts, tokens.make(self.experiment.cutting, self.facts)
+            self._tokenizer = cached
+        return cached[1]
+
+    @cached_property
+    def requests(self) -> Requests:
+        return TextRequests(self)
+
+    def splits(self) -> Splits:
+        return splits.load_texts(self.experiment, self.facts)
+
+    def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
+        """One text as {"tokens": [length] int32, "length"}, with all else that is stored of it."""
+        ids = self.tokenizer.ids(raw["text"][None]).flat_values
+        return {"tokens": ids, "length": tf.size(ids), **_others(raw)}
+
+    def decode_batch(self, raw: Tensors) -> Tensors:  # type: ignore[override]
+        """Texts [batch] as `decode` has each: one call of the string operations for the batch is 10 times as fast as one for each."""
+        return {**self._cut(raw), **_others(raw)}
+
+    def prepare(
+        self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None, epoch: tf.Tensor | None = None
+    ) -> tuple[tf.Tensor, Tensors]:
+        """Token numbers [batch, time] int32, 0 where there is padding."""
+        return examples["tokens"], {}
+
+    def raw_spec(self) -> dict[str, tf.TensorSpec]:
+        return {"text": tf.TensorSpec([None], tf.string)}
+
+    def receive(self, raw: Tensors) -> Tensors:
+        """Texts [batch] string into token numbers [batch, time] int32, with a warning where the answer means little."""
+        cut = self._cut(raw)
+        return {**cut, WARNING: self._warnings(raw["text"], cut["tokens"])}
+
+    def is_simple(self, row: dict[str, Any]) -> bool:
+        return len(row["text"]) <= LONG and self.tokenizer.is_plain(row["text"])
+
+    def receive_simple(self, raw: Tensors) -> Tensors:
+        if self.tokenizer.cut_plain is None:
+            return self.receive(raw)
+        cut = self._padded(self.tokenizer.cut_plain(raw["text"]).ids)
+        return {**cut, WARNING: self._warnings(raw["text"], cut["tokens"])}
+
+    def slow_to_decode(self, row: dict[str, Any]) -> bool:
+        return len(row["text"]) > LARGE
+
+    def _cut(self, raw: Tensors) -> Tensors:
+        return self._padded(self.tokenizer.ids(raw["text"]))
+
+    def _padded(self, ids: tf.RaggedTensor) -> Tensors:
+        return {"tokens": ids.to_tensor(PAD), "length": tf.cast(ids.row_lengths(), tf.int32)}
+
+    def _warnings(self, texts: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        """Why an answer to these texts is only a guess, [batch] string: their tokens are those of an empty text."""
+        with tf.init_scope():  # at once, and not with each batch
+            nothing = self.tokenizer.ids(tf.constant([""]))[0].numpy()
+        same = tf.reduce_all((ids == PAD) | tf.reduce_any(ids[..., None] == nothing, -1), -1)
+        blank = tf.strings.regex_full_match(texts, BLANK)
+        return tf.where(same, tf.where(blank, "the text is empty", "no word of the text is in the training data"), "")
+
+
+def _others(raw: Tensors) -> Tensors:
+    """What is stored beside the text."""
+    return {name: value for name, value in raw.items() if name != "text"}
+
+
+class TextRequests(Requests):
+    """Texts, alone or in the columns of a table."""
+
+    read_at_once = (256, 1024)
+    sends = 'a text; in JSON a text or an object of columns such as {"text": "..."}'
+    input: Texts
+
+    def read(self, inputs: list[str]) -> Iterator[Read]:
+        yield from requests.read_texts(inputs, self.input.experiment.data)
+
+    def take(self, sent: Any) -> dict[str, Any]:
+        return requests.request_example(sent, self.input.experiment.data)
+
+    def form(self) -> list[Field]:
+        keys = [str(key) for key in text_keys(self.input.experiment.data)]
+        return [Field("text", key) for key in keys] if len(keys) > 1 else [Field("text")]
+
+    def typical(self) -> list[dict[str, Any]]:
+        known = [word for word in self.input.facts.get("vocabulary") or () if word.isascii() and word.isalpha()][:40]
+        return [{"text": text.encode()} for text in (*SENTENCES, " ".join(known)) if text]

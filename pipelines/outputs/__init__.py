@@ -1,0 +1,1 @@
+"""Kinds of answers that every domain can give: classes, labels, numbers."""

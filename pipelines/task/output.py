@@ -1,0 +1,162 @@
+"""What a task says of its answers: what is learned, how it is scored and judged, and the answer in the user's words."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from pipelines.base.errors import ConfigError
+from pipelines.data.source import Source, Tensors
+from pipelines.task import intervals
+from pipelines.task.input import Input, Part, alone
+from pipelines.task.results import Baseline, Judgement
+
+if TYPE_CHECKING:
+    import keras
+    import tensorflow as tf
+
+# answers and targets, each name -> array [examples, ...]
+Condensed = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
+
+# a source and a function in graph to the function's value of the model's inputs of each example, and the targets
+Features = Callable[[Source, Callable[[Any], Any]], tuple[np.ndarray, dict[str, np.ndarray]]]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What the outputs of the saved model are.
+
+    Attributes:
+        meanings: of each output, for its README.
+        ranked: lists, best first, of which an answer has the first `count` alone, which is an output too.
+        details: lists too long for a table, of one length: `predict` writes them as JSON lines only.
+        files: outputs of bytes, not of text -> the ending of a file of them, such as {"mask": ".png"}.
+    """
+
+    meanings: Mapping[str, str] = field(default_factory=dict)
+    ranked: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+class Output(Part):
+    """The output of a task. Of one's own: `watch`, `loss` and `scores`; by default the report has the mean of each score.
+
+    Args:
+        task: whose input is there already.
+    """
+
+    watch: tuple[str, str]  # the metric to follow without its split, and "max" or "min": ("accuracy", "max")
+    answers: Answers = Answers()
+    mixes: str | None = None  # what of the loss takes in the other examples of the micro-batch ("The softmax over the ...")
+    blank: ClassVar[int | None] = None  # with frame_counts: the output that most moments have, such as CTC's blank; -1 is the last
+
+    def __init__(self, task: Any):
+        super().__init__(task)
+        self.input: Input = task.input
+
+    # ---- learning; in graph
+
+    def targets(self, examples: Tensors, changes: Tensors | None = None) -> Tensors:
+        """What answers are learned from and compared with, name -> [batch, ...]. By default every entry that is no input.
+
+        Args:
+            examples: as decoded; when predicting, inputs alone.
+            changes: what `Input.prepare` did to the examples, when a loss is to be computed; None when answers are kept to be judged.
+        """
+        return {name: value for name, value in examples.items() if name not in self.input.raw_spec()}
+
+    def loss(self, outputs: Any, targets: Any, training: bool) -> "tf.Tensor":
+        """Loss of each example, [batch] float32. Smoothing and class weights only when training."""
+        raise NotImplementedError
+
+    def soft_loss(self, outputs: Any, teacher: Any, temperature: float) -> "tf.Tensor":
+        """Distance of outputs to a teacher's for the same inputs, [batch] float32. Raises ConfigError where there is none."""
+        raise ConfigError(f"train.teacher: {self.experiment.task} has no distance to a teacher's answers")
+
+    def example_weights(self, targets: Any) -> "tf.Tensor | None":
+        """Weight of each example in the training loss, [batch] float32, or None for 1."""
+        return None
+
+    def scores(self, outputs: Any, targets: Any) -> Tensors:
+        """Streamed metrics: name -> [batch] float32 whose mean over examples is the metric."""
+        raise NotImplementedError
+
+    def answer(self, model: Any, inputs: Any) -> Tensors:
+        """The model's answer as judged and as served: name -> [batch, ...].
+
+        By default the model's outputs by name, or a single one as `answer`.
+
+        Args:
+            model: a callable, inputs -> outputs, with the weights being judged (test-time flips call it twice).
+        """
+        outputs = model(inputs)
+        return dict(outputs) if isinstance(outputs, dict) else {"answer": outputs}
+
+    def respond(self, answers: Tensors) -> Tensors:
+        """Answers in the user's words, for the saved model: {"label": [batch] string, "probabilities": ...}. As they are, by default."""
+        return dict(answers)
+
+    # ---- judging
+
+    def cannot_judge(self, source: Source) -> str | None:
+        """Why a source cannot be judged, with the remedy; None where it can. Asked before anything is answered."""
+        return None
+
+    def condense(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> Condensed:
+        """What is kept of a batch of answers and targets until all examples are answered: what `choose`, `judge` and `explain` need.
+
+        It should not grow with the number of classes: all the probabilities of a million examples and classes fit no memory.
+        """
+        return answers, targets
+
+    def choose(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> dict[str, Any]:
+        """Facts that are chosen after training by the answers for validation, such as a threshold. They are saved with the model."""
+        return {}
+
+    def judge(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], source: Source) -> Judgement:
+        """Everything the report says about one split. Rows of answers and targets, condensed, are in the order of `source`.
+
+        By default the mean of each of `scores`, with its interval, and a table of answers and targets; `answer` and `condense` must then
+        leave the model's outputs as they are.
+        """
+        import tensorflow as tf
+
+        units = self.input.units(source)
+        outputs = alone(answers) if "answer" in answers else dict(answers)
+        scores = self.scores(tf.nest.map_structure(tf.constant, outputs), tf.nest.map_structure(tf.constant, alone(targets)))
+        values = {name: np.asarray(score) for name, score in scores.items()}
+        metrics = {name: intervals.mean(each, resamples=self.experiment.evaluate.bootstrap, units=units) for name, each in values.items()}
+        flat = {name: value.reshape(len(value)) for name, value in {**targets, **answers, **values}.items() if value.size == len(value)}
+        names = [source.name(number) for number in range(len(source))]
+        return Judgement(metrics, units=units, predictions={"example": names, **flat}, notes=units.notes())
+
+    def explain(self, model: "keras.Model", judgement: Judgement, answers: dict[str, np.ndarray],
+                targets: dict[str, np.ndarray], source: Source) -> None:
+        """Adds to a judgement what needs the model itself, such as which part of an input an answer depends on."""
+
+    def baseline(self, train: Source, features: Features) -> Baseline | None:
+        """A cheap model fitted on train within seconds, beside which the report puts this one; None where `judge` does that, or none fits.
+
+        Args:
+            features: (source, function in graph) -> (the function's value of the model's inputs, [n, ...]; targets, each [n, ...]).
+        """
+        return None
+
+    def each(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> np.ndarray:
+        """The metric of `baseline` of each example, [n] float64, of answers as `condense` leaves them; NaN where one does not count."""
+        raise TypeError(f"{type(self).__name__} has a baseline, and does not say how each example was answered")
+
+    # ---- while it trains
+
+    def chance(self) -> tuple[str, float] | None:
+        """One of the scores, larger is better and 1 at most, and its value without a model: ("accuracy", share of the largest class).
+
+        None where that is not known; with it a training that goes wrong is noticed while it runs (`training.hooks.diagnosis`).
+        """
+        return None
+
+    def remark(self, metrics: dict[str, float]) -> str | None:
+        """What should be said of an epoch, given its metrics (`train/accuracy`, `validation/loss`); each remark is said once."""
+        return None

@@ -1,0 +1,180 @@
+"""The input of every task on images: from stored pixels or encoded bytes to what the model sees."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from pipelines.base import figures
+from pipelines.base.errors import DataError
+from pipelines.base.regular import check_regular
+from pipelines.data.shards import ShardSource
+from pipelines.data.source import Source, Tensors
+from pipelines.task.contract import Cheap, Decoding, Input, PreparedForm, Read, Requests, Signature, Splits
+from pipelines.task.form import Field
+from pipelines.task.results import Judgement
+from vision.data import augment, splits
+from vision.data.decode import decode_image
+from vision.data.facts import ENCODER_FACTS
+from vision.data.files import find_images
+from vision.data.plain import decode_plain, is_large, is_plain
+from vision.data.streaming import STREAMED
+from vision.models import kernel
+from vision.settings import ImageClassification, Pretrained
+
+CHEAP = "kernel machine on small copies, colours and gradients"
+
+
+class Images(Input):
+    """Facts: `image_size`, `channels`, `mean`, `std` (see vision.data.splits), and those of a pretrained encoder."""
+
+    signature = Signature(
+        {"image": "the bytes of a JPEG, PNG, BMP, GIF (its first frame) or still WebP file"},
+        {"image": "tf.constant([open('example', 'rb').read()])"})
+    experiment: ImageClassification
+
+    @property
+    def image_size(self) -> tuple[int, int]:
+        height, width = self.facts["image_size"]
+        return height, width
+
+    @property
+    def decoding(self) -> Decoding:  # type: ignore[override]
+        return Decoding("decode", random=self.experiment.augment.random_resized_crop is not None, setting="augment.random_resized_crop")
+
+    @cached_property
+    def requests(self) -> Requests:
+        return ImageFiles(self)
+
+    @cached_property
+    def prepared_form(self) -> PreparedForm:
+        return PreparedImages(self)
+
+    @property
+    def cheap(self) -> Cheap:
+        return Cheap(CHEAP, kernel.describe, kernel.blocks((*self.image_size, self.facts["channels"])))
+
+    def splits(self) -> Splits:
+        model, known = self.experiment.model, {name: self.facts[name] for name in ENCODER_FACTS if name in self.facts}
+        size = None
+        if isinstance(model, Pretrained):
+            from vision.models import pretrained
+
+            known = known or pretrained.learn(model)  # a finished run is judged without the preset
+            size = pretrained.preset_size(known)
+        found = splits.load_images(self.experiment, judging=bool(self.facts), mixed_size=size)
+        return replace(found, facts={**found.facts, **known})
+
+    def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
+        """One image of the stored form to uint8 [height, width, channels]; a random part of it when training asks for that."""
+        area = self.experiment.augment.random_resized_crop
+        image = decode_image(
+            raw["image"],
+            self.image_size,
+            self.facts["channels"],
+            self.experiment.data.resize,
+            crop_key=key if area else None,
+            area=(area[0], area[1]) if area else None,
+            max_pixels=self.experiment.data.max_pixels,
+        )
+        return {**raw, "image": image, **({"label": tf.cast(raw["label"], tf.int32)} if "label" in raw else {})}
+
+    def prepare(
+        self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None, epoch: tf.Tensor | None = None
+    ) -> tuple[tf.Tensor, Tensors]:
+        """Images [batch, height, width, channels] float32 in 0..255; of mixed ones each one's `partner` and `share`."""
+        images = examples["image"]
+        if keys is None:
+            return tf.cast(images, tf.float32), {}
+        return augment.augment(images, self.experiment.augment, keys=keys, seed=seed, epoch=epoch, mean=self.facts["mean"])
+
+    def stored_images(self, source: Source, numbers: Sequence[int]) -> np.ndarray:
+        """Examples `numbers` as evaluated: uint8 [n, height, width, channels]."""
+        raw = [{name: value[0] for name, value in source.gather(tf.constant([number], tf.int64)).items()} for number in numbers]
+        return np.stack([self.decode(example)["image"].numpy() for example in raw])
+
+    def draw(self, judgement: Judgement, source: Source, numbers: Sequence[int], captions: Sequence[Sequence[str]], title: str) -> None:
+        if numbers:
+            judgement.figures["worst_mistakes"] = figures.image_grid(
+                self.stored_images(source, numbers), ["\n".join(lines) for lines in captions], title=title)
+
+    def raw_spec(self) -> dict[str, tf.TensorSpec]:
+        return {"image": tf.TensorSpec([None], tf.string)}
+
+    def receive(self, raw: Tensors) -> Tensors:
+        """Encoded images [batch] string into uint8 [batch, height, width, channels]."""
+        height, width = self.image_size
+        stored = self.experiment.data
+        decode = partial(decode_image, size=self.image_size, channels=self.facts["channels"], resize=stored.resize,
+                         max_pixels=stored.max_pixels)
+        return {
+            "image": tf.map_fn(decode, raw["image"], fn_output_signature=tf.TensorSpec([height, width, self.facts["channels"]], tf.uint8))
+        }
+
+    def slow_to_decode(self, row: dict[str, Any]) -> bool:
+        return is_large(row["image"])
+
+    def is_simple(self, row: dict[str, Any]) -> bool:
+        return is_plain(row["image"], *self.image_size)
+
+    def receive_simple(self, raw: Tensors) -> Tensors:
+        return {"image": decode_plain(raw["image"], self.image_size, self.facts["channels"])}
+
+
+class ImageFiles(Requests):
+    """The bytes of image files."""
+
+    takes_files = True
+    sends = 'the bytes of an image file; in JSON {"b64": "..."}'
+    input: Images
+
+    def read(self, inputs: list[str]) -> Iterator[Read]:
+        for path in find_images(inputs, self.notes.append):
+            try:
+                check_regular(path)
+                yield str(path), {"image": Path(path).read_bytes()}
+            except (OSError, DataError) as error:
+                yield str(path), error
+
+    def take(self, sent: Any) -> dict[str, Any]:
+        if not isinstance(sent, bytes):
+            raise DataError('send the bytes of an image file; in JSON as {"b64": "..."}')
+        return {"image": sent}
+
+    def form(self) -> list[Field]:
+        return [Field("image")]
+
+    def sample(self) -> dict[str, Any]:
+        return {"image": tf.io.encode_jpeg(tf.zeros([2 * size for size in self.input.image_size] + [3], tf.uint8)).numpy()}
+
+    def typical(self) -> list[dict[str, Any]]:
+        """Noise and slopes of the model's own size, as PNG and JPEG."""
+        height, width = self.input.image_size
+        rows, columns = np.mgrid[:height, :width] / max(height, width)
+        slopes = np.stack([255 * rows, 255 * columns, 127 * (rows + columns)], -1).astype(np.uint8)
+        noise = np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
+        return [{"image": encode(image).numpy()} for image in (slopes, noise) for encode in (tf.io.encode_png, tf.io.encode_jpeg)]
+
+
+class PreparedImages(PreparedForm):
+    """Images depend on a model only where an encoder says how large they are."""
+
+    input: Images
+
+    @property
+    def settings_not_in_data(self) -> tuple[str, ...]:
+        own = () if isinstance(self.input.experiment.model, Pretrained) else ("model",)
+        return (*super().settings_not_in_data, "augment", *own)
+
+    def from_prepared(self, splits: Splits) -> Splits:
+        """What was streamed when it was prepared is read by number now: shuffled as a whole, and its labels can be counted."""
+        train = splits.train
+        if not self.input.experiment.data.streaming or not isinstance(train, ShardSource):
+            return splits
+        counts = np.bincount(train.column("label"), minlength=len(splits.facts["classes"])).tolist()
+        return replace(splits, facts={**splits.facts, "class_counts": counts},
+                       notes=tuple(note for note in splits.notes if not note.endswith(STREAMED)))
