@@ -38,6 +38,17 @@ def simplified(model):
     return model
 
 
+def test_layers_of_a_kerashub_that_computes_otherwise_stay_as_they_are(monkeypatch):
+    import keras_hub
+
+    from pipelines.encoders.transformer_layers import simplify
+
+    model = backbone()
+    monkeypatch.setattr(keras_hub.layers.TransformerEncoder, "call", lambda self, inputs, **options: self.another_norm(inputs))
+    simplify(model)
+    assert not any("call" in vars(layer) for layer in model._flatten_layers())
+
+
 def inputs(model, mask=MASK):
     every = {"token_ids": IDS, "padding_mask": mask, "segment_ids": np.zeros_like(IDS)}
     return {name: tf.constant(every[name]) for name in model.input}
