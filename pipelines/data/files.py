@@ -33,6 +33,7 @@ class FileSource(Source):
         self.key, self.groups = key, groups
         self.labels = None if labels is None else np.asarray(labels, np.int64)
         self._fields = {**(fields or {}), **({} if self.labels is None else {"label": self.labels})}
+        self.number_targets = self._fields.get("target")
         self.spec = {key: tf.TensorSpec([], tf.string),
                      **{name: tf.TensorSpec(value.shape[1:], tf.as_dtype(value.dtype)) for name, value in self._fields.items()}}
         self._encoded = [os.fsencode(path) for path in self.paths]
@@ -93,6 +94,7 @@ class TensorSource(Source):
         self._values = dict(values)
         self._title, self._fingerprint = title, fingerprint
         self.labels, self.groups = labels, groups
+        self.number_targets = self._values["target"].numpy() if "target" in self._values else None
         self.spec = {name: tf.TensorSpec(value.shape[1:], value.dtype) for name, value in self._values.items()}
 
     def __len__(self) -> int:
