@@ -39,7 +39,7 @@ def load_numbers(experiment: TextRegression, known: dict[str, Any] | None = None
              (("train", train), ("validation", validation), ("test", test))}
     kept = parts["train"]
     assert kept is not None
-    targets, scaled = number_scales.learn(kept, numbers.names, experiment.target)
+    targets, scaled = (known["targets"], []) if known else number_scales.learn(kept, numbers.names, experiment.target)
     facts: dict[str, Any] = {"targets": targets}
     facts |= learned if known or learned else tokens.learn(experiment.cutting, batches(kept))
     if experiment.own_tokens and not known:

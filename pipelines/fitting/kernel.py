@@ -228,7 +228,7 @@ def _chosen(scaled: np.ndarray, blocks: Sequence[int], wanted: np.ndarray, bias:
         if place not in tried:
             width, ridge, *parts = (scale[number] for scale, number in zip(scales, place))
             kernel = np.exp(-sum(part * distances for part, distances in zip(parts, apart)) / width)
-            held = _held_out(kernel, wanted, ridge, fold)
+            held = held_out(kernel, wanted, ridge, fold)
             if labels is None:
                 sharpness, loss = 1.0, float(np.square(held - wanted).mean() / max(np.square(wanted).mean(), STILL))
                 right = 1.0 - loss
@@ -253,7 +253,7 @@ def _chosen(scaled: np.ndarray, blocks: Sequence[int], wanted: np.ndarray, bias:
     return attempt(best)
 
 
-def _held_out(kernel: np.ndarray, wanted: np.ndarray, ridge: float, fold: np.ndarray) -> np.ndarray:
+def held_out(kernel: np.ndarray, wanted: np.ndarray, ridge: float, fold: np.ndarray) -> np.ndarray:
     """What each example is answered by the fit to the examples of the other folds, [n, classes]."""
     inverse = cho_solve(cho_factor(kernel + ridge * np.eye(len(kernel)), lower=True, overwrite_a=True), np.eye(len(kernel)))
     coefficients, answers = inverse @ wanted, np.empty_like(wanted)

@@ -1,5 +1,7 @@
 """The splits of an experiment that predicts numbers of recordings, with the facts learned from train alone."""
 
+from typing import Any
+
 import numpy as np
 
 from pipelines.data.divide import divide
@@ -15,9 +17,9 @@ from speech.data.splits import STATISTICS, Decode, readable, statistics
 from speech.settings import SoundRegression
 
 
-def load_numbers(experiment: SoundRegression, decode: Decode, front_end: FrontEnd) -> Splits:
-    """The splits; examples have `target`, [columns] float32. Arguments and facts as those of speech.data.splits.load_commands, with
-    `targets` (see pipelines.outputs.number_scales) in the place of classes and class_counts.
+def load_numbers(experiment: SoundRegression, decode: Decode, front_end: FrontEnd, known: dict[str, Any] | None = None) -> Splits:
+    """The splits; examples have `target`, [columns] float32. Arguments and facts are those of speech.data.splits.load_commands, with
+    `targets` (see pipelines.outputs.number_scales) in the place of classes and class_counts, and as `known` the facts of a finished run.
 
     Raises:
         DataError: names file, row and column, and the remedy.
@@ -36,7 +38,7 @@ def load_numbers(experiment: SoundRegression, decode: Decode, front_end: FrontEn
     train, validation, test, notes = divide(opened.names, without_targets_left_out(load, numbers.names, opened.notes), data, opened.place)
     parts = {"train": train, "validation": validation, "test": test}
     notes += speakers.shared_speakers(parts)
-    targets, scaled = number_scales.learn(train, numbers.names, experiment.target)
+    targets, scaled = (known["targets"], []) if known else number_scales.learn(train, numbers.names, experiment.target)
     some = choose(STATISTICS, count=len(train), seed=data.split_seed, purpose="statistics")
     mean, std = statistics(train, some, decode, front_end)
     facts = {"targets": targets, "mean": mean, "std": std, "statistics_of": len(some),

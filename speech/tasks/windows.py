@@ -59,7 +59,7 @@ class Windows(Recordings):
 
     def splits(self) -> Splits:
         if isinstance(self.experiment, SoundRegression):
-            splits = load_numbers(self.experiment, self.decode, self.front_end)
+            splits = load_numbers(self.experiment, self.decode, self.front_end, self.facts)
         else:
             splits = load_commands(self.experiment, self.decode, self.front_end, judging=bool(self.facts))
             keyword_of(self.experiment, self.facts.get("classes") or splits.facts["classes"])

@@ -86,10 +86,10 @@ def load_images(experiment: ImageExperiment, *, judging: bool = False, mixed_siz
         "image_size": list(size), "channels": channels, "mean": mean, "std": std, "statistics_of": len(some),
         "splits": describe(parts, classes),
     }
-    if numbers:
+    if numbers and not judging:
         facts["targets"], remarks = number_scales.learn(train, numbers.names, experiment.target)  # type: ignore[attr-defined]
         notes += remarks
-    else:
+    elif not numbers:
         counts = np.bincount(train.labels, minlength=len(classes)).tolist() if train.labels is not None else None
         facts = {"classes": classes, "class_counts": counts, **facts}
     return Splits(train=train, validation=validation, test=test, facts=facts, skipped=tuple(skipped), notes=(*opened.notes, *notes))
