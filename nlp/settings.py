@@ -11,6 +11,7 @@ from pipelines.config.schema import (
     ClassificationLoss,
     Evaluate,
     Experiment,
+    Overridable,
     PrunableBlocks,
     Section,
     Share,
@@ -38,7 +39,7 @@ Column = str | Annotated[int, Field(ge=0)]
 class TextData(TableData):
     """Where texts and labels come from."""
 
-    source: Literal["quick", "tfds", "table", "folder"] = setting(
+    source: Overridable[Any, Literal["quick", "tfds", "table", "folder"]] = setting(
         ..., "quick: the embedded sentences; tfds: a TensorFlow data set; table: CSV, TSV, JSONL or Parquet, or a folder with train.csv, "
         "test.csv, ...; folder: a folder of .txt files per class")
     name: str | None = setting(None, "tfds: the data set, such as imdb_reviews, ag_news_subset, clinc_oos or glue/sst2")

@@ -35,7 +35,7 @@ def overrides(settings: Settings) -> list[str]:
     Raises:
         ConfigError: neither a mapping of dotted names nor such texts.
     """
-    from pipelines.config.dump import inline
+    from pipelines.config.yaml_text import inline
 
     if isinstance(settings, Mapping):
         return [f"{name}={inline(_plain(value))}" for name, value in settings.items()]
@@ -57,9 +57,9 @@ def choose(given: Given, settings: Settings, data: Any, runs: str | Path) -> Cho
         ConfigError: with everything that is wrong.
         DataError: data in memory that are not understood.
     """
-    from pipelines.config.dump import inline
     from pipelines.config.load import from_dict, load
     from pipelines.config.schema import Experiment
+    from pipelines.config.yaml_text import inline
     from pipelines.data.memory import in_memory, keep, read_from
     from pipelines.stores.address import address_of
 

@@ -97,7 +97,7 @@ def _tune(experiment: Given, settings: Settings, data: Any, runs: str | Path, na
           quiet: bool) -> Search:
     from pipelines.base import storage
     from pipelines.config import guard
-    from pipelines.config.dump import resolved_yaml
+    from pipelines.config.yaml_text import resolved_yaml
     from pipelines.runs.folder import name_of, run_folder
     from pipelines.stores.address import address_of
     from pipelines.tuning.search import prepared, search

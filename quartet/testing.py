@@ -18,9 +18,9 @@ from pipelines.base.errors import ConfigError, Interrupted
 from pipelines.base.progress import silent
 from pipelines.config import extensions
 from pipelines.config.doors import HOOKS, TRANSFORMS
-from pipelines.config.dump import resolved_yaml
 from pipelines.config.load import from_dict
 from pipelines.config.schema import Experiment
+from pipelines.config.yaml_text import resolved_yaml
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.launch import task_class
 from pipelines.runs.launcher import Launcher, TrainCall

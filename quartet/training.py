@@ -71,7 +71,7 @@ def _train(experiment: Given, settings: Settings, data: Any, runs: Path, name: s
            callbacks: "Sequence[keras.callbacks.Callback]", quiet: bool) -> Run:
     from pipelines.base.screen import Screen
     from pipelines.config import guard
-    from pipelines.config.dump import resolved_yaml
+    from pipelines.config.yaml_text import resolved_yaml
     from pipelines.runs.folder import run_folder, unfinished
     from pipelines.runs.in_store import here
     from pipelines.runs.launcher import chosen as chosen_launcher

@@ -44,5 +44,5 @@ def translated(message: str) -> str:
         message = message.replace(option, argument)
     message = _COLUMN.sub(r'columns["\1"]', message)
     message = _VALUE.sub(lambda found: f'{found[1]}="{found[2]}"' if found[2] else found[1], message)
-    added = {f"--{one.name.replace('_', '-')}": one.name for entry in OPTIONS.every() for one in entry.parameters()}
+    added = {f"--{one.name.replace('_', '-')}": one.name for entry in OPTIONS.every() for one in entry.parameters}
     return re.sub(r"--[a-z][a-z-]*", lambda option: added.get(option[0], option[0]), message)

@@ -1,7 +1,7 @@
 """A recommendation experiment for somebody's interactions: columns, protocol and task chosen from what is there. Imports no TensorFlow.
 
-A rating is predicted (ranking); clicks and visits without one make lists (retrieval): what users had next where there are times, by item
-kNN, and by EASE where there are none.
+A rating is predicted (ranking), by matrix factorisation where nothing but users and items is known of it; clicks and visits without one
+make lists (retrieval): what users had next where there are times, by item kNN, and by EASE where there are none.
 """
 
 from pathlib import Path
@@ -31,7 +31,8 @@ def draft(path: Path, asked: Asked) -> Draft:
     if task == "ranking" and seen.rating is None and seen.click is None:
         raise DataError(f"{path}: ranking needs a rating or a click; name its column with --rating")
     counted = task == "sequential" and asked.task != "sequential" and _linear_fits(seen)
-    model = _knn() if counted else {"ranking": _ranking, "sequential": _sequential, "retrieval": _retrieval}[task](seen)
+    rated = _factors if _bare(seen) else _ranking
+    model = _knn() if counted else {"ranking": rated, "sequential": _sequential, "retrieval": _retrieval}[task](seen)
     compared = "" if task == "ranking" else "popularity, item kNN and EASE on the same test"
     body = _body(path, seen, "retrieval" if counted else task, model)
     return Draft(f"Recommendation from {path.name}.", tuple(_described(seen, task)), body, compared,
@@ -50,8 +51,7 @@ def _ways(path: Path, seen: Seen, task: str) -> list[Way]:
 
     if task == "ranking":
         fits = seen.rating and seen.user and seen.item
-        factors = ["model:", "  name: factors               # fitted at once; or dcn, which takes features, too"]
-        return [way("matrix factorisation", task, factors), way("cross network", task, _ranking(seen))] if fits else []
+        return [way("matrix factorisation", task, _factors(seen)), way("cross network", task, _ranking(seen))] if fits else []
     cheap = [way("item kNN", "retrieval", _knn()), way("EASE", "retrieval", _ease(seen))] if _linear_fits(seen) else []
     if task == "sequential":
         return [*cheap, way("GRU over the latest items", task, _sequential(seen))]
@@ -195,6 +195,15 @@ def _linear_fits(seen: Seen) -> bool:
 def _epochs(seen: Seen, batch: int, steps: int, *, fewest: int) -> int:
     """So many that there are `steps` of them, within `fewest` and 40."""
     return min(40, max(fewest, round(steps * batch / max(1, seen.frame.rows))))
+
+
+def _bare(seen: Seen) -> bool:
+    """Nothing is known but what users think of items: a network gains by times and features (benchmarks/results/new-interactions.csv)."""
+    return bool(seen.rating and seen.user and seen.item and not (seen.time or seen.numbers or seen.categories))
+
+
+def _factors(seen: Seen) -> list[str]:
+    return ["model:", "  name: factors               # fitted at once; or dcn, which takes features, too"]
 
 
 def _ranking(seen: Seen) -> list[str]:

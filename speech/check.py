@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pipelines.base.errors import ConfigError, DataError
-from pipelines.config.dump import inline
+from pipelines.config.yaml_text import inline
 from pipelines.data.check import LEVELS, Check, Finding, Read, check, shared_groups
 from pipelines.data.divide import divide, own_parts
 from pipelines.data.frame import open_frame

@@ -8,7 +8,7 @@ from statistics import median
 
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked, Draft, Entry, Way, section
-from pipelines.config.dump import inline
+from pipelines.config.yaml_text import inline
 from pipelines.data.english import are_english
 from pipelines.data.frame import COMMENTS
 from pipelines.data.kinds import check_classes

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.base.errors import DataError
-from pipelines.config.dump import inline
+from pipelines.config.yaml_text import inline
 from pipelines.data.check import LEVELS, Check, Read, check, shared_groups
 from pipelines.data.divide import divide, own_parts
 from pipelines.data.files import FileSource

@@ -11,6 +11,7 @@ from pipelines.config.schema import (
     Evaluate,
     Experiment,
     FileData,
+    Overridable,
     PrunableBlocks,
     Section,
     Share,
@@ -36,7 +37,7 @@ SOURCES = Variants("source", "source")
 class ImageData(FileData):
     """Where the images and labels come from, and the size the model sees."""
 
-    source: Literal["digits", "tfds", "folder", "table", "npz"] = setting(
+    source: Overridable[Any, Literal["digits", "tfds", "folder", "table", "npz"]] = setting(
         ..., "digits: 1,797 embedded 8 x 8 digits; tfds: a TensorFlow data set; folder: a folder per class; "
         "table: CSV, TSV, JSONL or Parquet naming files; npz: arrays")
     name: str | None = setting(None, "tfds: the data set, such as cifar10 or imagenet2012")

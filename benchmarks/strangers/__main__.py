@@ -47,7 +47,7 @@ def table(results: Iterable[Result]) -> str:
 
 def sides(kept: Mapping[str, Result], names: Iterable[str]) -> str:
     """Markdown: what rules and what the race proposes, and what an expert would try first, on the same test."""
-    lines = ["| data | judged on | rules | race | an expert's first choice |", "|---|---|---|---|---|"]
+    lines = ["| data | judged on | rules | race | an expert's first choice | race, processor s |", "|---|---|---|---|---|---|"]
     for name in names:
         rule, raced = (kept.get(f"{name} {side}") for side in SIDES)
         if rule is None or raced is None or rule.problem or raced.problem:
@@ -55,7 +55,7 @@ def sides(kept: Mapping[str, Result], names: Iterable[str]) -> str:
         first = next((peer for wanted in SETS[name].expert for peer in rule.baselines if peer["name"].startswith(wanted)), None)
         expert = f"{first['name']} {_figure(first['score'], rule.metric)}" if first else ""
         scores = " | ".join(f"{_figure(one.score, one.metric)} ({one.seconds:.0f} s)" for one in (rule, raced))
-        lines.append(f"| `{name}` | {rule.metric}, {rule.examples or 0:,} | {scores} | {expert} |")
+        lines.append(f"| `{name}` | {rule.metric}, {rule.examples or 0:,} | {scores} | {expert} | {raced.new_cpu_seconds:.0f} |")
     return "\n".join(lines)
 
 

@@ -22,6 +22,10 @@ def gowalla(folder: Path, choosing: bool) -> Path:
     return published("gowalla") / "checkins.csv"
 
 
+def ml_1m(folder: Path, choosing: bool) -> Path:
+    return published("ml_1m") / "interactions.csv"
+
+
 MOVIELENS = {"user_id": "user_id", "movie_id": "movie_id", "rating": "user_rating", "timestamp": "timestamp", "title": "movie_title"}
 
 
@@ -107,6 +111,8 @@ def _svd(judged: Judged) -> Iterator[Baseline]:
 _stranger = partial(Stranger, domain="recsys", baselines=baselines, expert=("ease", "SVD"))
 SETS = [
     _stranger("gowalla", lay_out=gowalla, metrics=("ndcg@20", "ndcg@10")),
+    _stranger("ml_1m", lay_out=ml_1m, metrics=("ndcg@10",)),
     _stranger("movielens", lay_out=movielens, metrics=("rmse", "ndcg@10")),
+    _stranger("movielens_untimed", lay_out=partial(movielens, columns=("user_id", "movie_id", "rating")), metrics=("rmse",)),
     _stranger("movielens_pairs", lay_out=partial(movielens, columns=("user_id", "movie_id")), metrics=("ndcg@10",)),
 ]

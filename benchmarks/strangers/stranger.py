@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -105,7 +105,8 @@ class Stranger:
 
 @dataclass
 class Result:
-    """One set measured; `seconds` and `cpu_seconds` are those of the training command; `lower`: a lower score is better."""
+    """One set measured; `seconds` and `cpu_seconds` are those of the training command, `new_cpu_seconds` those of `quartet new`;
+    `lower`: a lower score is better."""
 
     name: str
     split: str
@@ -117,6 +118,7 @@ class Result:
     examples: int | None = None
     seconds: float = 0.0
     cpu_seconds: float = 0.0
+    new_cpu_seconds: float = 0.0
     megabytes: float = 0.0
     baselines: list[dict[str, Any]] = field(default_factory=list)
     settings: list[str] = field(default_factory=list)
@@ -156,24 +158,24 @@ def run(one: Stranger, work: Path, *, choosing: bool, settings: Sequence[str] = 
     shutil.rmtree(runs, ignore_errors=True)
     known = list(settings)
     try:
+        used = _processor_seconds()
         _quartet("new", one.domain, "--data", str(data), "-o", str(yaml), *new)
+        result.new_cpu_seconds = _processor_seconds() - used
         if choosing and result.split == "validation" and not _own_validation(yaml):
             known.append(f"data.validation={HELD_OUT}")
         text = yaml.read_text(encoding="utf-8")
         say(text)
         result.body = text[text.index("\ntask:"):]
         if known_as is not None and known_as.body == result.body:
-            return known_as
+            return replace(known_as, new_cpu_seconds=result.new_cpu_seconds)
         say(_quartet("check", str(yaml), "--runs", str(runs)).strip())
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        began = time.perf_counter()
+        used, began = _processor_seconds(), time.perf_counter()
         _quartet("train", str(yaml), *known, "--runs", str(runs), "--quiet")
     except subprocess.CalledProcessError as error:
         result.problem = f"quartet {error.cmd[3]} ended with {error.returncode}: {(error.stderr or error.stdout).strip()[-2000:]}"
         return result
     result.seconds = time.perf_counter() - began
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    result.cpu_seconds = after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime
+    result.cpu_seconds = _processor_seconds() - used
     result.megabytes = sum(file.stat().st_size for file in runs.rglob("*") if file.is_file()) / 1e6
     report = json.loads(next(runs.glob("**/report/report.json")).read_text(encoding="utf-8"))
     there = {name.partition("/")[2]: metric for name, metric in report["metrics"].items() if name.startswith(f"{result.split}/")}
@@ -209,6 +211,12 @@ def _own_validation(yaml: Path) -> bool:
     from pipelines.config.load import load
 
     return isinstance(load(str(yaml), []).experiment.data.validation, str)
+
+
+def _processor_seconds() -> float:
+    """What the commands that have ended took, user and system together."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _quartet(*arguments: str) -> str:

@@ -26,11 +26,10 @@ from pipelines.data.draws import Draws
 from pipelines.data.order import Plan, Poisson, room
 from pipelines.machine.devices import Machine
 from pipelines.task.contract import Task
-from pipelines.training.chain import Replica
+from pipelines.training.chain import Replica, Sums
 from pipelines.training.embedding_tables import tables_of
 from pipelines.training.loop import Hook
-from pipelines.training.model_state import norms
-from pipelines.training.sums import Sums
+from pipelines.training.moving_statistics import norms
 from pipelines.training.transform import Cost, Transform
 
 

@@ -17,7 +17,7 @@ from pipelines.data.check import LEVELS, Check, Finding
 from pipelines.encoders.settings import PretrainedModel
 
 if TYPE_CHECKING:
-    from pipelines.training.session import Prepared
+    from pipelines.training.preparation import Prepared
 
 
 def check(experiment: Experiment, encoder: str | None = None, *, name: str = "") -> Check:
@@ -56,7 +56,7 @@ def check(experiment: Experiment, encoder: str | None = None, *, name: str = "")
 def _begun(experiment: Experiment) -> "Prepared | str":
     """What `train` itself does before its first step, or why it refuses the experiment."""
     from pipelines.runs.launch import task_class
-    from pipelines.training.session import prepare
+    from pipelines.training.preparation import prepare
 
     encoded = isinstance(getattr(experiment, "model", None), PretrainedModel)  # its features are kept by the precision of training
     # else, which precision is fastest need not be measured for this

@@ -23,7 +23,7 @@ from pipelines.encoders.neighbours import Part, findings
 from pipelines.encoders.presets import find
 from pipelines.encoders.settings import PretrainedModel
 from pipelines.runs.launch import task_class
-from pipelines.training.session import Prepared, prepare
+from pipelines.training.preparation import Prepared, prepare
 
 MOST_OWN, MOST_ASKED = 1000, 50_000  # examples of a split that are compared: by the experiment's own encoder, and one asked for
 

@@ -173,7 +173,7 @@ def race(
 
     start_tensorflow()
     from pipelines.base.files import write_whole
-    from pipelines.config.dump import resolved_yaml
+    from pipelines.config.yaml_text import resolved_yaml
     from pipelines.tuning.proposing import others, run
     from pipelines.tuning.race import Entrant
 

@@ -12,8 +12,7 @@ import typer
 
 from pipelines.base.terminal import json_text
 from pipelines.commands import answering, drafting, preparing, runs, shipping, training
-from pipelines.commands.options import add_command
-from pipelines.commands.shell import RUNS, Runs, echo
+from pipelines.commands.shell import RUNS, Runs, add_command, echo
 from pipelines.config import doors, registry
 from pipelines.machine.startup import current_folder_last
 

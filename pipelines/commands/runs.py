@@ -10,8 +10,7 @@ import typer
 from pipelines.base import stored
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.terminal import json_text
-from pipelines.commands.options import add_command, surrounded
-from pipelines.commands.shell import RUNS, Replace, Run, Runs, echo, guarded, quoted, shown, tool
+from pipelines.commands.shell import RUNS, Replace, Run, Runs, add_command, echo, guarded, quoted, shown, surrounded, tool
 from pipelines.config import guard
 from pipelines.stores.address import address_of
 from pipelines.tuning.search_folder import SearchFolder

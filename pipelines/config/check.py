@@ -12,10 +12,9 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from pipelines.base.regular import other_kind
 from pipelines.config.keras_names import keras_names
-from pipelines.config.messages import describe, did_you_mean, listed, nearest, no_number, remedies, show, spell
+from pipelines.config.messages import describe, did_you_mean, listed, nearest, no_number, remedies, show, spell, suggest
 from pipelines.config.problems import Route, dotted
 from pipelines.config.schema import Section
-from pipelines.config.suggest import suggest
 from pipelines.config.tree import Kind, Setting, Shape, annotation_of, default, find, shape
 from pipelines.config.variants import within
 from pipelines.stores.address import address_of

@@ -12,11 +12,11 @@ from typing import Any
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.regular import check_regular
 from pipelines.config.check import not_there
-from pipelines.config.dump import inline
 from pipelines.config.load import from_text
 from pipelines.config.messages import did_you_mean, listed
 from pipelines.config.registry import domains, part
 from pipelines.config.schema import Experiment
+from pipelines.config.yaml_text import inline
 
 Entry = tuple[str, object, str]  # setting, value, comment
 

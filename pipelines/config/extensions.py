@@ -17,8 +17,8 @@ from typing import Any
 
 from pipelines.base.errors import ConfigError
 from pipelines.base.stored import UsedExtension
-from pipelines.config import origin, registry
-from pipelines.config.origin import Origin, of_file, remember, remembered
+from pipelines.config import doors, registry
+from pipelines.config.doors import Origin, of_file, remember, remembered
 from pipelines.config.schema import Experiment, Section
 from pipelines.config.section import ADDED
 from pipelines.config.variants import registered
@@ -42,7 +42,7 @@ def use(names: Sequence[str | Path]) -> None:
 def forget(name: str) -> None:
     """Takes back what a file or package registered, such as "my_models.py", so that it can be changed and used again, as in a notebook."""
     registry.forget(name)
-    origin.forget(name)
+    doors.forget(name)
 
 
 def environment(experiment: Experiment) -> dict[str, str]:
@@ -130,7 +130,7 @@ def _used_in(value: Any) -> Iterator[tuple[Origin, str]]:
         if entry is not None and entry.origin is not None:
             yield entry.origin, f"{entry.what} {getattr(value, entry.key)}"
         for added in ADDED.get(type(value), ()):
-            if (source := origin.origin_of(added)) is not None and (changed := value.added(added).changed()):
+            if (source := doors.origin_of(added)) is not None and (changed := value.added(added).changed()):
                 yield source, f"settings {', '.join(sorted(changed))}"
     inner = [getattr(value, name) for name in type(value).model_fields] if isinstance(value, Section) else (
         value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ())

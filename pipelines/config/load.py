@@ -16,7 +16,6 @@ from pipelines.base.errors import ConfigError
 from pipelines.base.regular import other_kind
 from pipelines.config import guard
 from pipelines.config.check import Check, validation_problems
-from pipelines.config.dump import resolved_yaml
 from pipelines.config.messages import did_you_mean, listed, nearest, show
 from pipelines.config.overrides import Override, apply_overrides, parse_overrides
 from pipelines.config.problems import ExperimentError, Place, Problem
@@ -25,7 +24,7 @@ from pipelines.config.schema import Experiment
 from pipelines.config.space import laid_over
 from pipelines.config.space_check import problems as space_problems
 from pipelines.config.tree import settings_with, split
-from pipelines.config.yaml_text import Document, parse, read
+from pipelines.config.yaml_text import Document, parse, read, resolved_yaml
 from pipelines.stores.address import address_of
 from pipelines.stores.copies import local
 

@@ -19,10 +19,10 @@ from typing import Any, TypeVar, get_args
 from pipelines.base import storage
 from pipelines.base.errors import ConfigError
 from pipelines.config import doors, variants
+from pipelines.config.doors import Builder, Origin, of_file, origin_of, remember, resolved, ships
 from pipelines.config.messages import did_you_mean, listed
-from pipelines.config.origin import Origin, of_file, origin_of, remember, ships
 from pipelines.config.schema import Experiment, Section
-from pipelines.config.variants import Builder, Variants, resolved
+from pipelines.config.variants import Variants
 from pipelines.stores import remote
 
 SHIPPED = ("vision", "speech", "nlp", "recsys")  # packages of a plain checkout, in which no entry point may be installed

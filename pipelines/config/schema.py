@@ -14,6 +14,7 @@ from pydantic import Field
 from pipelines.base.errors import ConfigError
 from pipelines.config.keras_names import keras_arguments
 from pipelines.config.section import ADDED as ADDED
+from pipelines.config.section import Overridable as Overridable
 from pipelines.config.section import PrunableBlocks as PrunableBlocks
 from pipelines.config.section import Section as Section
 from pipelines.config.section import Share as Share

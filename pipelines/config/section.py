@@ -1,9 +1,19 @@
 """What every section of an experiment is made of: settings with a meaning, checked strictly. Imports no TensorFlow."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+
+if TYPE_CHECKING:
+    from typing import Annotated as Overridable
+else:
+    class Overridable:
+        """`Overridable[Any, Literal["a", "b"]]` is the second, and to type checkers the first: a derived section may take other values."""
+
+        def __class_getitem__(cls, types: tuple[Any, Any]) -> Any:
+            return types[1]
+
 
 Added = TypeVar("Added", bound="Section")
 ADDED: "dict[type[Section], list[type[Section]]]" = {}  # section -> those whose settings extensions have added (`variants.add_settings`)

@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipelines.config.check import Check, Found
-from pipelines.config.messages import describe, did_you_mean, listed, show
+from pipelines.config.messages import describe, did_you_mean, listed, nearest_name, show
 from pipelines.config.problems import Route
 from pipelines.config.schema import Experiment
 from pipelines.config.space import KINDS, is_tag, listed_values, safe_dimension, value_at
-from pipelines.config.suggest import nearest_name
 from pipelines.config.tree import Setting, find, settings
 
 _MORE = ("scale", "step", "when")

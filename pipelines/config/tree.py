@@ -6,7 +6,7 @@ Messages, overrides, the search space and the reference page all ask here; the c
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import Field
@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 
 from pipelines.config.problems import Route
 from pipelines.config.schema import Section
-from pipelines.config.variants import Variants, variants_of
+from pipelines.config.variants import Variants
 
 LIMITS = ("ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length", "pattern")
 
@@ -35,7 +35,7 @@ class Kind:
     item: Any = None
     limits: tuple[tuple[str, Any], ...] = ()
 
-    @property
+    @cached_property
     def section(self) -> type[Section] | None:
         return self.base if isinstance(self.base, type) and issubclass(self.base, Section) else None
 
@@ -48,7 +48,7 @@ class Shape:
     nullable: bool = False
     tag: str | None = None
 
-    @property
+    @cached_property
     def sections(self) -> tuple[type[Section], ...]:
         return tuple(kind.section for kind in self.kinds if kind.section)
 
@@ -74,7 +74,7 @@ def shape(annotation: Any, metadata: tuple[Any, ...] = ()) -> Shape:
     if origin is Annotated:
         base, *more = get_args(annotation)
         return shape(base, (*metadata, *more))
-    variants = variants_of(metadata) if metadata else None
+    variants = next((one for one in metadata if isinstance(one, Variants)), None)
     if variants is not None:
         return shape(variants.annotation())
     limits, tag = _metadata(metadata)

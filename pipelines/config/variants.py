@@ -12,7 +12,6 @@
 A class of settings that was built before a section was registered is built anew by `rebuild`.
 """
 
-import importlib
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,11 +23,10 @@ from pydantic import Field
 from pydantic.fields import FieldInfo
 
 from pipelines.base.errors import ConfigError
-from pipelines.config.origin import Origin, origin_of
+from pipelines.config.doors import Builder, Origin, origin_of, resolved
 from pipelines.config.section import ADDED, Section
 
 SectionClass = TypeVar("SectionClass", bound=type[Section])
-Builder = str | Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -192,23 +190,9 @@ def _remove_settings(section: type[Section], added: type[Section]) -> None:
     Variants.stale = True
 
 
-def resolved(builder: Builder) -> Any:
-    """The function or class that a builder is, imported where it is given as "module:name"; of "module" alone the module."""
-    if not isinstance(builder, str):
-        return builder
-    module, _, name = builder.partition(":")
-    found = importlib.import_module(module)
-    return getattr(found, name) if name else found
-
-
-def variants_of(metadata: tuple[Any, ...]) -> Variants | None:
-    """The Variants among what stands beside a type in Annotated."""
-    return next((one for one in metadata if isinstance(one, Variants)), None)
-
-
 def within(field: FieldInfo) -> Variants | None:
     """The Variants of a field: of itself, of an optional one, or of a list's items."""
-    return variants_of(tuple(field.metadata)) or next(iter(_inner_variants(field.annotation)), None)
+    return next((one for one in (*field.metadata, *_inner_variants(field.annotation)) if isinstance(one, Variants)), None)
 
 
 def rebuild(cls: type[Section]) -> bool:

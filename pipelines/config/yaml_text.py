@@ -1,4 +1,4 @@
-"""YAML text into plain values, each with the line it stands in. Reads data only: no tags, no objects.
+"""YAML text into plain values, each with the line it stands in, and values into YAML that says everything. Data only: no tags, no objects.
 
 Scalars are those of YAML 1.2: `1e-3` is a number, `yes`, `no`, `on` and `off` are text. Keys are always text, and a key
 given twice is an error that names both lines. Every syntax error names file and line and says how to fix it.
@@ -20,6 +20,7 @@ from yaml.scanner import Scanner
 from pipelines.base.errors import ConfigError
 from pipelines.base.regular import check_regular
 from pipelines.config.problems import ExperimentError, Place, Problem, Route
+from pipelines.config.schema import Experiment
 
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
@@ -263,3 +264,57 @@ def _second_colon(at: int, lines: list[str]) -> tuple[int, str]:
         space = re.match(r"\s*[\w.]+:\S", lines[above])
         return above + 1, "put a space after the colon" if space else f"{lines[above].strip()!r} has no value; write `setting: value`"
     return at + 1, "indented deeper than the line above, which already has its value; settings of one section begin in the same column"
+
+
+def resolved_yaml(experiment: Experiment) -> str:
+    """Every setting, defaults included, in the order of the schema; `load` reads it back into an equal experiment."""
+    return to_yaml(experiment.model_dump(mode="python"))
+
+
+def to_yaml(values: dict[str, Any]) -> str:
+    """Plain values as YAML: sections as blocks, lists of plain values in one line, text quoted where any reader would mistake it."""
+    return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000, default_flow_style=False)
+
+
+def inline(value: Any) -> str:
+    """One value as YAML in one line, for text that is put together by hand."""
+    text = yaml.dump(value, Dumper=_Dumper, allow_unicode=True, width=100_000, default_flow_style=True)
+    return text.removesuffix("...\n").strip()
+
+
+class _Dumper(yaml.SafeDumper):
+    """SafeDumper without aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    # SafeDumper quotes what YAML 1.1 would mistake ("yes", "012"); YAML 1.2 also takes "1e-3" for a number.
+    style = None if isinstance(scalar(text), str) and "\n" not in text else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+def _number(dumper: yaml.SafeDumper, value: float) -> yaml.Node:
+    text = repr(value).lower()
+    if "e" in text and "." not in text:
+        text = text.replace("e", ".0e")  # YAML 1.1 readers take 1e-05 for text
+    return dumper.represent_scalar("tag:yaml.org,2002:float", text)
+
+
+def _list(dumper: yaml.SafeDumper, values: list[Any]) -> yaml.Node:
+    flat = not any(isinstance(value, (dict, list)) for value in values)
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", values, flow_style=flat or None)
+
+
+def _mapping(dumper: yaml.SafeDumper, values: dict[str, Any]) -> yaml.Node:
+    return dumper.represent_mapping("tag:yaml.org,2002:map", values.items(), flow_style=not values or None)
+
+
+_Dumper.add_representer(str, _text)
+_Dumper.add_representer(float, _number)
+_Dumper.add_representer(list, _list)
+_Dumper.add_representer(dict, _mapping)

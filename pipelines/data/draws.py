@@ -20,6 +20,7 @@ from keras.src.random.seed_generator import draw_seed
 from pipelines.data.random import mix, right
 
 Size = Any  # a number, or an int32 tensor []
+SEED = "seed_generator_state"  # name of the state of a Keras SeedGenerator, which the step sets itself
 
 
 class Draws(NamedTuple):
@@ -47,6 +48,12 @@ def by_example(draws: Draws) -> Iterator[None]:
         yield
     finally:
         _CURRENT.reset(token)
+
+
+def seeded(variables: Sequence[keras.Variable], values: Sequence[tf.Tensor], seed: tf.Tensor) -> list[tf.Tensor]:
+    """`values` of `variables`, each state of a seed replaced with one drawn from `seed`, int32 [2]."""
+    return [tf.cast(tf.random.experimental.stateless_fold_in(seed, number), value.dtype) if variable.name == SEED else value
+            for number, (variable, value) in enumerate(zip(variables, values))]
 
 
 def row_keys(seed: Any, rows: Size) -> tf.Tensor:

@@ -17,7 +17,6 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
 from pipelines.base.progress import Say, silent
@@ -314,6 +313,8 @@ class _Objective:
     def minimised(self, start: np.ndarray, strength: float, options: dict[str, Any], counted: list[np.ndarray] | None = None) -> np.ndarray:
         """The weights of the smallest value, from `start` on; over the examples that count, by default all."""
         counted = counted or self.all
+        from scipy.optimize import minimize
+
         return minimize(self._value, start, args=(strength, counted), jac=True, method="L-BFGS-B",
                         options={"maxcor": 8, "gtol": 1e-7, **options}).x  # more of its own work grows with their square
 

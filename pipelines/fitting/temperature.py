@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 from scipy.special import log_expit, log_softmax
 
 BOUNDS = (-3.0, 5.0)  # of the logarithm of the scale
@@ -22,5 +21,7 @@ def of_labels(scores: np.ndarray, truth: np.ndarray, border: float) -> float:
 
 
 def _smallest(loss: Callable[[float], float]) -> tuple[float, float]:
+    from scipy.optimize import minimize_scalar
+
     best = minimize_scalar(lambda log_scale: loss(float(np.exp(log_scale))), bounds=BOUNDS, method="bounded")
     return float(np.exp(best.x)), float(best.fun)

@@ -14,10 +14,9 @@ from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.files import write_whole, writing
 from pipelines.base.inside import flush, held, open_own, refuse_links
 from pipelines.base.staging import sweep_tree
-from pipelines.config.dump import resolved_yaml
 from pipelines.config.load import load
 from pipelines.config.messages import differences, shown_changes
-from pipelines.config.yaml_text import parse, read
+from pipelines.config.yaml_text import parse, read, resolved_yaml
 
 
 class Locked(ConfigError):

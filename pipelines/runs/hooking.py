@@ -55,8 +55,8 @@ def hook_up(work: Work, session: Session, validation: Evaluator | None, identity
     train, monitor, plan, voice, chief = work.experiment.train, work.experiment.monitor, session.plan, work.voice, work.hosts.chief
     checkpoints, still = work.folder.checkpoints, Still(work.folder.checkpoints)
     watch, direction = session.watch
-    best = KeepBest(checkpoints, f"validation/{watch}", direction, {"weights": session.all_weights, "averages": session.averages}, train,
-                    say=voice.warn, still=still, hosts=work.hosts)
+    best = KeepBest(checkpoints, f"validation/{watch}", direction, {"weights": session.all_weights,
+                    "averages": [average for _, average in session.averages]}, train, say=voice.warn, still=still, hosts=work.hosts)
     log = Log(every=train.log_every or max(1, plan.steps_per_epoch // 10), log=None, writers={}, progress=progress)
     transforms = {"transforms": {one.name: one.kept for one in session.transforms}} if session.transforms else {}
     saver = Checkpoint(checkpoints, session.state_groups, seconds=train.checkpoint_seconds, say=voice.remark,
@@ -106,8 +106,6 @@ def resume_or_initialise(work: Work, session: Session, hooked: Hooked) -> bool:
             work.voice.note(f"resuming at step {loop.step:,} of {loop.steps:,}")
         else:
             session.initialise()
-            for average, variable in zip(session.averages, session.averaged):
-                average.assign(variable.value)
             if work.hosts.size > 1:
                 saver.save(loop)
                 saver.wait(loop)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipelines.config import extensions, registry
-from pipelines.config.dump import resolved_yaml
 from pipelines.config.schema import Experiment
+from pipelines.config.yaml_text import resolved_yaml
 from pipelines.machine import environment
 from pipelines.runs import launcher
 from pipelines.runs.folder import RunFolder

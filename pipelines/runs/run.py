@@ -9,8 +9,8 @@ import keras
 from pipelines.base import storage
 from pipelines.base.errors import Interrupted, TrainingError
 from pipelines.base.files import whole_folder, write_json
-from pipelines.config.dump import resolved_yaml
 from pipelines.config.schema import Experiment
+from pipelines.config.yaml_text import resolved_yaml
 from pipelines.machine import group
 from pipelines.monitoring.progress import Progress
 from pipelines.runs import beginning, hooking, judging, reporting
@@ -55,7 +55,7 @@ def _train(work: Work, began: float) -> dict[str, Any]:
         session = assemble(experiment, work.call.task_class, precision=begun.precision, beside=work.folder.path, kept=begun.kept,
                            say=voice.note)
         identity = beginning.identify(work, begun, session)
-        validation = judging.validation(session, experiment)
+        validation = judging.validation(session)
     assembled = time.perf_counter()
     with Progress(session.steps, session.plan.steps_per_epoch, work.call.quiet or not hosts.chief) as progress:
         voice.screen = progress
@@ -78,7 +78,7 @@ def _train(work: Work, began: float) -> dict[str, Any]:
                     session.model.optimizer = session.learner.model.optimizer = None
                     save_model(session.model, session.task, work.folder)
             with meter.part("evaluation"):
-                judgements = judging.judge(session, experiment, policy, validation, chosen.answers, voice.warn)
+                judgements = judging.judge(session, policy, validation, chosen.answers, voice.warn)
             if not hosts.chief:
                 hosts.of_chief(None)  # waits until it has judged
                 return {}

@@ -36,7 +36,7 @@ def describe(session: "Session", name: str, say: Callable[[str], None]) -> None:
         for split, source in (("train", splits.train), ("validation", splits.validation), ("test", splits.test))
         if source
     )
-    learned = [*session.weights, *(table.variable for table in session.tables.tables)]
+    learned = [*session.weights, *(table.variable for table in session.update.tables.tables)]
     count = sum(int(np.prod(variable.shape)) for variable in learned)
     batch = f"batch {plan.batch}" + (f" = {plan.replicas} devices x {plan.accumulation} x {plan.micro}" if plan.micro != plan.batch else "")
     if plan.poisson:

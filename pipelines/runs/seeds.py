@@ -12,10 +12,10 @@ import keras
 
 from pipelines.base import storage
 from pipelines.base.files import write_json
-from pipelines.config.dump import resolved_yaml
 from pipelines.config.schema import Experiment
+from pipelines.config.yaml_text import resolved_yaml
 from pipelines.machine import group
-from pipelines.reports.report import write_report
+from pipelines.reports.report import Reported, write_report
 from pipelines.runs.folder import RunFolder, seed_name
 from pipelines.runs.run import Call, train
 from pipelines.task.results import Judgement, Metric
@@ -68,10 +68,10 @@ def joint_report(experiment: Experiment, folder: RunFolder, call: Call, reports:
     note = (f"Metrics are means over {len(seeds)} seeds, each trained anew on the same splits; in brackets the mean of their intervals, "
             "which tell of the number of examples, not of the seeds. Seconds are those of all seeds together. "
             f"Curves, figures and the models are with the seeds: {', '.join(names.values())}.")
-    return write_report(
-        folder.report, task=experiment.task, experiment=call.name, run=folder.path.name, judgements=mean_judgements(list(reports.values())),
+    return write_report(folder.report, Reported(
+        task=experiment.task, experiment=call.name, run=folder.path.name, judgements=mean_judgements(list(reports.values())),
         timing=timing, settings=experiment, environment=environment, notes=[note], seeds=seeds,
-        fingerprints={name: judged["fingerprint"] for name, judged in (next(iter(reports.values())).get("judged") or {}).items()})
+        fingerprints={name: judged["fingerprint"] for name, judged in (next(iter(reports.values())).get("judged") or {}).items()}))
 
 
 def mean_judgements(reports: Sequence[Mapping[str, Any]]) -> dict[str, Judgement]:

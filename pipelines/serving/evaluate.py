@@ -20,7 +20,7 @@ from pipelines.config.schema import Experiment
 from pipelines.data.fingerprint import VERSION
 from pipelines.data.source import Source
 from pipelines.machine import devices, environment
-from pipelines.reports.report import write_report
+from pipelines.reports.report import Reported, write_report
 from pipelines.runs.folder import RunFolder
 from pipelines.serving.load import LoadedRun
 from pipelines.serving.new_data import new_data
@@ -28,7 +28,7 @@ from pipelines.task.contract import Splits
 from pipelines.task.own_metrics import add_own
 from pipelines.task.prepared import splits_of
 from pipelines.task.results import Judgement
-from pipelines.training.evaluation import Evaluator, batch_size
+from pipelines.training.evaluation import Evaluator
 
 SPLITS = ("train", "validation", "test")
 
@@ -79,8 +79,7 @@ def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = No
     if reason is not None:
         raise ConfigError(f"{'--split' if data is None else '--data'}: {reason}")
     setup = time.perf_counter() - began
-    evaluator = Evaluator(run.task, run.model, source, machine=run.machine, data=experiment.data,  # type: ignore[attr-defined]
-                          batch=batch_size(experiment.evaluate, experiment.train.batch_size), trained=True, say=say)
+    evaluator = Evaluator(run.task, run.model, source, machine=run.machine, trained=True, say=say)
     began = time.perf_counter()
     say(f"judging      {named}, {formatting.counted(len(source), 'example')}")
     answers, targets = evaluator.judged()
@@ -93,12 +92,12 @@ def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = No
     target = folder_for(run.folder, named if data is None else "-".join(filter(None, (data.stem, split))))
     timing = {"setup_seconds": setup, "evaluation_seconds": seconds, "examples_per_second": len(source) / seconds}
     with held(run.folder.path), whole_folder(target) as staging:
-        report = write_report(
-            staging, task=experiment.task, experiment=run.name, run=run.folder.path.name, judgements={named: judgement}, timing=timing,
+        report = write_report(staging, Reported(
+            task=experiment.task, experiment=run.name, run=run.folder.path.name, judgements={named: judgement}, timing=timing,
             splits=replace(splits, facts=run.task.facts), settings=experiment,
             run_folder=run.folder.path, notes=notes, fingerprints={named: source.fingerprint()},
             environment={**environment.facts(), **devices.describe(run.machine), "data": {named: source.fingerprint()},
-                         "fingerprints": VERSION})
+                         "fingerprints": VERSION}))
     return Evaluated(named, judgement, target, notes, report)
 
 

@@ -17,8 +17,8 @@ from pipelines.base.files import finite
 from pipelines.base.progress import Say, silent
 from pipelines.config import guard
 from pipelines.config.doors import FORMS
-from pipelines.config.dump import resolved_yaml
 from pipelines.config.registry import import_extensions
+from pipelines.config.yaml_text import resolved_yaml
 from pipelines.runs.folder import RunFolder
 from pipelines.serving.output import Prediction
 

@@ -1,8 +1,8 @@
 """The chain of links that turns summed gradients into an update, as optax has it: pure functions over one state.
 
-A link takes a `Change` and the values of its own variables, and gives both anew; what it leaves alone is not written. All links are
-compiled into one function of tensors, the same on every replica. What comes before gradients are summed (a scaled loss, gradients by
-example) and what comes after the update (the next scale, rows of tables) are methods of the same link, so that the step names no feature.
+A link takes a `Change` and the values of its own variables, and gives both anew; what it leaves alone is not written. What comes before
+gradients are summed (a scaled loss, gradients by example) and what comes after the update (the next scale, rows of tables) are methods of
+the same link, so that the step names no feature.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,12 +13,19 @@ import tensorflow as tf
 
 from pipelines.machine import compiling
 from pipelines.machine.devices import Machine
-from pipelines.training.sums import Sums
+
+
+class Sums(NamedTuple):
+    """What a micro-batch gives, and the sum over several."""
+
+    gradients: list[tf.Tensor]  # of each weight that trains now
+    statistics: dict[int, tf.Tensor]  # number among the model's non-trainable variables -> value; those that the batch changes
+    totals: tf.Tensor  # [2 + scores] float32: sum of loss, of weights, of each score
+    lookups: list[tuple[tf.Tensor, tf.Tensor]]  # of each embedding table (ids [n] int64, gradients [n, width])
 
 
 class Replica:
-    """The replica that is being traced, with its own copies of variables. `number` is its number among those of all hosts, `place` among
-    those of its own."""
+    """The replica that is being traced: its `number` among those of all hosts, its `place` among this host's, its copies of variables."""
 
     def __init__(self, machine: Machine):
         self.strategy = machine.strategy
@@ -53,20 +60,11 @@ State = list[tf.Tensor]  # the values of a link's variables
 
 
 class Link:
-    """A link that does nothing; each overrides what it needs. Methods are traced, those with a replica once in each.
+    """A link that does nothing; each overrides what it needs. Methods are traced, those with a replica once in each."""
 
-    Attributes:
-        name: under which its state is saved; those of one name must stay in one order.
-        variables: its state; created under the strategy's scope.
-    """
-
-    name = ""
-    variables: Sequence[keras.Variable] = ()
-
-    @property
-    def saved(self) -> Sequence[keras.Variable]:
-        """What a checkpoint holds of it."""
-        return self.variables
+    name = ""  # under which its state is saved; those of one name must stay in one order
+    variables: Sequence[keras.Variable] = ()  # its state; created under the strategy's scope
+    saved: Sequence[keras.Variable] = ()  # what a checkpoint holds of it besides: read and written by itself
 
     def scale(self, replica: Replica, scale: tf.Tensor) -> tf.Tensor:
         """The factor, float32, by which the loss that is summed over a micro-batch is multiplied before it is differentiated."""
@@ -88,8 +86,7 @@ class Link:
         """Writes what is no new value of a whole variable, after all of these are written."""
 
     def settle(self, replica: Replica, loss: tf.Tensor, finite: tf.Tensor) -> tf.Tensor | None:
-        """After each step, whether the update was written, since all was `finite`, or not: whether training goes on though it was not;
-        None: it does not."""
+        """After each step, written or, since not all was `finite`, not: whether training goes on all the same; None: it does not."""
         return None
 
     def row(self, step: int) -> dict[str, float]:
@@ -98,13 +95,7 @@ class Link:
 
 
 class Chain:
-    """Writes weights, statistics and what links keep.
-
-    Args:
-        weights: all that may ever train, in the optimizer's order.
-        links: in the order of their calls.
-        fuse: compiles them into one kernel.
-    """
+    """Links in the order of their calls, on `weights`, all that may ever train; `fuse` compiles them into one kernel."""
 
     def __init__(self, model: keras.Model, weights: list[keras.Variable], links: Sequence[Link], *, fuse: bool):
         self.model, self.weights, self.links, self.fuse = model, weights, tuple(links), fuse
@@ -136,14 +127,13 @@ class Chain:
 
     def _updated(self, change: Change, rescale: tf.Tensor, states: list[State]) -> tuple[list, dict, list]:
         """Pure: (weights, statistics, states), with None for each that stays as it is."""
+        def changed(before: list[tf.Tensor], after: list[tf.Tensor]) -> list[tf.Tensor | None]:
+            return [None if new is old else new for old, new in zip(before, after)]
+
         begun, new = change, []
         change = change._replace(gradients=[gradient * rescale for gradient in change.gradients], weights=change.before)
         for link, state in zip(self.links, states):
             change, after = link.update(change, state)
-            new.append(_changed(state, after))
+            new.append(changed(state, after))
         statistics = {number: None if value is begun.statistics[number] else value for number, value in change.statistics.items()}
-        return _changed(begun.before, change.weights), statistics, new
-
-
-def _changed(before: list[tf.Tensor], after: list[tf.Tensor]) -> list[tf.Tensor | None]:
-    return [None if new is old else new for old, new in zip(before, after)]
+        return changed(begun.before, change.weights), statistics, new

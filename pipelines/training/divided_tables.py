@@ -12,12 +12,11 @@ import keras
 import tensorflow as tf
 
 from pipelines.config.schema import Train, accumulation_of
-from pipelines.data.draws import by_example
+from pipelines.data.draws import by_example, seeded
 from pipelines.machine.devices import Machine
 from pipelines.training import embedding_tables
 from pipelines.training.chain import Replica
 from pipelines.training.embedding_tables import Asked, Fetched, Table, TableOptimizer, recorded, write
-from pipelines.training.model_state import seeded
 
 GATHERED = 1 << 16  # rows of a part that are brought to main memory at once
 

@@ -19,9 +19,8 @@ from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from pipelines.config.schema import Train
 from pipelines.machine.devices import Machine
-from pipelines.training.chain import Link, Replica
+from pipelines.training.chain import Link, Replica, Sums
 from pipelines.training.links import clip
-from pipelines.training.sums import Sums
 
 _ACTIVE = threading.local()  # the Lookups of the trace under way in this thread (a replica has one of its own)
 _PLACE = threading.local()  # whether tables are now created in main memory
@@ -244,19 +243,14 @@ class TableOptimizer(Link):
         rate: (replica, step) -> the learning rate of weights; in graph.
     """
 
+    name = "optimizer"
     EPSILON = 1e-7
     BETA1, BETA2 = 0.9, 0.999
 
     def __init__(self, tables: list[Table], train: Train, machine: Machine, rate: Callable[[Replica, tf.Tensor], tf.Tensor]):
         self.tables, self.train, self.settings, self.machine, self.rate = tables, train, train.tables, machine, rate
         self.slots = [self._slots(table) for table in tables]
-
-    name = "optimizer"
-
-    @property
-    def saved(self) -> list[keras.Variable]:
-        """What is kept of rows; no state of the chain, which is read whole."""
-        return [variable for slots in self.slots for variable in slots]
+        self.saved = [variable for slots in self.slots for variable in slots]
 
     def lookups(self, tape: tf.GradientTape, rows: dict[int, tf.Tensor] | None) -> Lookups:
         """What takes the lookups of a forward pass; `rows`, where they are given: number of a table -> those that it looks up."""

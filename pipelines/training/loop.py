@@ -13,8 +13,7 @@ from pipelines.base.signals import handling
 from pipelines.base.stored import Record
 from pipelines.data.order import Plan
 from pipelines.data.reasons import reason
-from pipelines.training.step import Step
-from pipelines.training.sums import Carry
+from pipelines.training.step import Carry, Step
 from pipelines.training.totals import means
 
 if TYPE_CHECKING:

@@ -20,6 +20,8 @@ _BASE_METHODS = (
     "stateless_apply", "assign", "assign_add", "assign_sub", "_backend_update_step", "_apply_weight_decay", "_clip_by_norm", "_var_key",
 )
 
+WRAPPERS = ("optimizer", "lossscaleoptimizer", "multioptimizer")  # names of what stands around other optimizers
+
 # between an optimizer and the tf.distribute one in the order of bases, so that what the optimizer itself overrides (Nadam, Muon) holds
 _Pure = type("_Pure", (BackendOptimizer,), {name: BaseOptimizer.__dict__[name] for name in _BASE_METHODS})
 
@@ -31,14 +33,9 @@ def purely(optimizer_class: type) -> type:
 
 def names() -> dict[str, type]:
     """Lower-case name -> Keras optimizer class, for every one that can be used."""
-    classes = {}
-    for name in dir(keras.optimizers):
-        candidate = getattr(keras.optimizers, name)
-        if inspect.isclass(candidate) and issubclass(candidate, keras.optimizers.Optimizer):
-            classes[name.lower()] = candidate
-    for name in ("optimizer", "lossscaleoptimizer", "multioptimizer"):  # wrappers around others
-        classes.pop(name, None)
-    return classes
+    kinds = {name.lower(): kind for name, kind in vars(keras.optimizers).items()
+             if inspect.isclass(kind) and issubclass(kind, keras.optimizers.Optimizer)}
+    return {name: kind for name, kind in kinds.items() if name not in WRAPPERS}
 
 
 def make(settings: Settings, weights: list[keras.Variable]) -> keras.optimizers.Optimizer:

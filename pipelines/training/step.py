@@ -6,34 +6,42 @@ run in one call. Randomness belongs to the step and to the example's place in th
 any number of replicas. Batch statistics belong to the micro-batch.
 """
 
-import time
 from collections.abc import Callable
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
-import keras
 import tensorflow as tf
 
 from pipelines.config.schema import Train
 from pipelines.data import order
-from pipelines.data.draws import Draws, by_example
+from pipelines.data.draws import Draws, by_example, seeded
 from pipelines.data.input import Feed
 from pipelines.machine import compiling
 from pipelines.machine.devices import Machine
 from pipelines.task.contract import Task
-from pipelines.training import model_state
-from pipelines.training.chain import Chain, Replica
+from pipelines.training.chain import Chain, Replica, Sums
 from pipelines.training.embedding_tables import TableOptimizer, recorded
-from pipelines.training.sums import Carry, Sums, accumulated
+from pipelines.training.moving_statistics import is_statistic, norms, of_this_batch_alone
+
+
+class Carry(NamedTuple):
+    """What goes from step to step besides the variables; all of it is saved with a checkpoint."""
+
+    totals: tf.Tensor  # [2 + scores] float64: sum of loss, of weights, of each score, since the epoch began
+    loss: tf.Tensor  # float32: mean loss of the last step
+    gradient_norm: tf.Tensor  # float32: global norm of the last step's gradient, before clipping
+    finite: tf.Tensor  # bool: False stops the loop
+    waited: tf.Tensor  # float64, s: time spent waiting for input
 
 
 class Step:
-    """Runs training steps; holds nothing that changes but compiled functions. `model` is built under `machine.strategy.scope()`."""
+    """Runs training steps; holds nothing that changes but compiled functions. The chain's model is built under `machine.strategy`."""
 
-    def __init__(self, *, task: Task, model: keras.Model, chain: Chain, tables: TableOptimizer, machine: Machine, plan: order.Plan,
-                 feed: Feed, train: Train, score_names: list[str]):
-        self.task, self.model, self.chain, self.tables, self.machine, self.plan, self.feed = task, model, chain, tables, machine, plan, feed
-        self.train, self.score_names, self.norms = train, score_names, model_state.norms(model)
+    def __init__(self, *, task: Task, chain: Chain, tables: TableOptimizer, machine: Machine, feed: Feed, train: Train,
+                 score_names: list[str]):
+        self.task, self.chain, self.tables, self.machine, self.feed, self.train = task, chain, tables, machine, feed, train
+        self.model, self.plan, self.score_names = chain.model, feed.plan, score_names
+        self.norms = norms(chain.model)
         self.retrace()
 
     def retrace(self) -> None:
@@ -41,7 +49,8 @@ class Step:
         gradients = reduce(lambda function, link: link.by_micro_batch(function), self.chain.links, self._forward_and_backward)
         parts = self.train.xla != "off" and not self.train.deterministic and gradients == self._forward_and_backward
         self._gradients = compiling.Once(compiling.function(gradients, xla=self.machine.xla, parts=parts))
-        self._prepare = compiling.Once(tf.function(self._prepared, autograph=False))
+        self._prepare = compiling.Once(tf.function(
+            lambda examples, keys, seed, epoch: self.task.prepare(examples, keys=keys, seed=seed, epoch=epoch), autograph=False))
         self._run = tf.function(self._run_steps, autograph=False)
         self.chain.retrace()
 
@@ -59,7 +68,7 @@ class Step:
         strategy = self.machine.strategy
 
         def one(step: tf.Tensor, carry: Carry) -> tuple[tf.Tensor, Carry]:
-            examples, seconds = self._fetched(iterator)
+            examples, seconds = self.feed.fetched(iterator, deterministic=self.train.deterministic)
             rows = self.tables.fetched(self.model, self.micro_batches, step, examples)
             sums = strategy.run(self._summed, args=(step, examples, rows))
             sums = sums._replace(lookups=self.tables.brought_together(sums.lookups))
@@ -68,21 +77,6 @@ class Step:
             return step + tf.cast(carry.finite, tf.int64), carry  # a step that failed is not counted: its number names its batch
 
         return tf.while_loop(lambda step, carry: (step < start + count) & carry.finite, one, (start, carry), parallel_iterations=1)
-
-    def _fetched(self, iterator: Any) -> tuple[Any, tf.Tensor]:
-        """(each replica's part of the next batch, None where the device holds the examples; seconds waited, float64)."""
-        if self.feed.on_device:
-            return None, tf.zeros([], tf.float64)
-
-        def now() -> tf.Tensor:  # TensorFlow's own clock cannot be read with determinism on
-            return tf.ensure_shape(tf.numpy_function(time.perf_counter, [], tf.float64), []) if self.train.deterministic else tf.timestamp()
-
-        # nothing else orders a clock and an iterator within a graph
-        asked = now()
-        with tf.control_dependencies([asked]):
-            examples = next(iterator)
-        with tf.control_dependencies(tf.nest.flatten(tf.nest.map_structure(self.machine.strategy.experimental_local_results, examples))):
-            return examples, now() - asked
 
     def micro_batches(self, replica: Replica, step: tf.Tensor, fetched: Any) -> Callable[[int | tf.Tensor], tuple]:
         """A replica's micro-batches, by their number in the step: (inputs, targets, mask [micro] float32, draws); in graph."""
@@ -99,13 +93,9 @@ class Step:
             if plan.accumulation > 1:  # as where a replica has this micro-batch alone
                 some = self.feed.padded(some)
             keys = order.example_keys(self.train.seed, epoch, part(numbers))
-            inputs, targets = self._prepare(some, keys, draws.seed, epoch)
-            return inputs, targets, part(mask), draws
+            return *self._prepare(some, keys, draws.seed, epoch), part(mask), draws
 
         return micro_batch
-
-    def _prepared(self, examples: Any, keys: tf.Tensor, seed: tf.Tensor, epoch: tf.Tensor) -> tuple[Any, Any]:
-        return self.task.prepare(examples, keys=keys, seed=seed, epoch=epoch)
 
     def _summed(self, step: tf.Tensor, fetched: Any, rows: list | None) -> Sums:
         """This replica's micro-batches, forward and backward; summed over replicas, but for its lookups of tables."""
@@ -128,9 +118,9 @@ class Step:
         """The pure function of one micro-batch. `mask` is [micro] float32, 1 or 0; the loss is multiplied by `scale`; `rows` are given of
         tables that no replica holds whole."""
         variables = self.model.non_trainable_variables
-        before = model_state.seeded(variables, state, draws.seed)
+        before = seeded(variables, state, draws.seed)
         with (tf.GradientTape() as tape, recorded(self.tables.lookups(tape, rows)) as lookups,
-              model_state.of_this_batch_alone(self.norms), by_example(draws)):
+              of_this_batch_alone(self.norms), by_example(draws)):
             tape.watch(weights)
             outputs, after, penalties = self.model.stateless_call(weights, before, inputs, training=True, return_losses=True)
             losses = tf.cast(self.task.output.loss(outputs, targets, training=True), tf.float32) * mask
@@ -142,7 +132,7 @@ class Step:
         gradients = tape.gradient(objective, [*weights, *lookups.vectors], unconnected_gradients=tf.UnconnectedGradients.ZERO)
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
         statistics = {number: tf.convert_to_tensor(new) for number, (variable, old, new) in enumerate(zip(variables, before, after))
-                      if new is not old and model_state.is_statistic(variable)}
+                      if new is not old and is_statistic(variable)}
         scores = self.task.output.scores(outputs, targets)
         scored = (tf.reduce_sum(tf.cast(scores[name], tf.float32) * mask) for name in self.score_names)
         totals = tf.stack([total, tf.reduce_sum(mask), *scored])
@@ -161,3 +151,17 @@ class Step:
         settled = [on for link in self.chain.links if (on := link.settle(replica, loss, finite)) is not None]
         totals = tf.where(finite, sums.totals, tf.zeros_like(sums.totals))  # a step that is passed over does not count
         return Carry(carry.totals + tf.cast(totals, tf.float64), loss, norm, reduce(tf.logical_or, settled, finite), carry.waited)
+
+
+def accumulated(micro_batch: Callable[[int | tf.Tensor], Sums], turns: int) -> Sums:
+    """The sum of micro-batches 0 .. turns - 1, one after another; in graph."""
+    first = micro_batch(0)
+    if turns == 1 or first.lookups:  # a loop cannot carry lookups, whose number differs from turn to turn
+        return reduce(_added, map(micro_batch, range(1, turns)), first)
+    return tf.while_loop(lambda turn, _: turn < turns, lambda turn, sums: (turn + 1, _added(sums, micro_batch(turn))),
+                         (tf.constant(1), first), parallel_iterations=1)[1]
+
+
+def _added(one: Sums, other: Sums) -> Sums:
+    lookups = [tuple(tf.concat(both, 0) for both in zip(*pair)) for pair in zip(one.lookups, other.lookups)]
+    return tf.nest.map_structure(tf.add, one._replace(lookups=[]), other._replace(lookups=[]))._replace(lookups=lookups)

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.base import formatting, storage
-from pipelines.config.dump import to_yaml
 from pipelines.config.schema import Experiment
 from pipelines.config.space import laid_over
+from pipelines.config.yaml_text import to_yaml
 from pipelines.stores.copies import named
 
 

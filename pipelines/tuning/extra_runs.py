@@ -9,8 +9,8 @@ from typing import Any
 from pipelines.base.errors import TrainingError
 from pipelines.base.files import write_json, write_whole, writing
 from pipelines.base.inside import flush
-from pipelines.config.dump import to_yaml
 from pipelines.config.load import from_text
+from pipelines.config.yaml_text import to_yaml
 from pipelines.runs.folder import RunFolder, changes
 from pipelines.runs.launcher import Processes
 from pipelines.tuning.trials import Stopped, read_result

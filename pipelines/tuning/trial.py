@@ -76,7 +76,7 @@ def survey(order: Mapping[str, Any]) -> dict[str, Any]:
 
     Judges the untrained model on some of validation. Nothing is written besides the result.
     """
-    from pipelines.training.evaluation import Evaluator, batch_size
+    from pipelines.training.evaluation import Evaluator
     from pipelines.training.session import assemble
 
     experiment = _experiment(order)
@@ -86,8 +86,7 @@ def survey(order: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigError(NO_VALIDATION)
     numbers = np.unique(np.linspace(0, len(validation) - 1, min(len(validation), SURVEYED)).astype(np.int64))
     source = validation if len(numbers) == len(validation) else validation.subset(numbers)
-    one = Evaluator(session.task, session.model, source, machine=session.machine, data=experiment.data,
-                    batch=batch_size(experiment.evaluate, experiment.train.batch_size))
+    one = Evaluator(session.task, session.model, source, machine=session.machine)
     streamed = ["loss", *session.step.score_names, *(one.name for one in experiment.evaluate.metrics)]
     judged: list[str] | None
     try:

@@ -16,6 +16,7 @@ from pipelines.data.times import MIXED, Times, read_times
 
 ROLES = ("user", "item", "rating", "time", "label", "split")
 MOST = 30  # values of a text column that counts as a category
+ORDERS = ("order", "sequence", "step")  # names of a column that may number a user's events
 UNREAD = 0.05  # share of times that may be unreadable
 
 
@@ -105,7 +106,10 @@ def look(path: Path, asked: Asked) -> Seen:
         if getattr(seen, role) is None and seen.click is None:
             raise DataError(f"{path}: no column is called like {'an item' if role == 'item' else 'a user'}; there are {shown}. Name it "
                             f"with --{role}" + ("" if role == "user" else ", or a click (0 or 1) with --label"))
-    if seen.time:
+    if seen.time is None and "time" in wanted and (order := _order(seen, [name for name in free if name not in roles.values()])):
+        seen.time = order
+        seen.notes.append(f"Column {order} numbers each user's events: it is taken for their order in time (--time none: it is not).")
+    elif seen.time:
         _look_at_times(seen, asked, path)
     if seen.rating:
         seen.middle = middle(facts[seen.rating], frame.values[seen.rating])
@@ -152,6 +156,15 @@ def _by_values(roles: dict[str, str], free: dict[str, Facts], facts: Mapping[str
         roles.update(zip(missing, ids))
         seen.notes.append("Guessed: " + listed([f"{role}s in column {seen.called(name)}" for role, name in zip(missing, ids)], "and")
                           + f"; if not, name them with {listed([f'--{role}' for role in missing], 'and')}.")
+
+
+def _order(seen: Seen, free: list[str]) -> str | None:
+    """A column that numbers each user's events, none of them twice."""
+    name = next((name for name in free if plain(name) in ORDERS and seen.frame.facts[name].kind == "number"), None)
+    if name is None or seen.user is None or not seen.frame.header or seen.frame.table is None:
+        return None
+    pairs = seen.frame.table.select([seen.user, name])
+    return name if len(pairs.group_by([seen.user, name]).aggregate([])) == len(pairs) else None
 
 
 def _is_click(one: Facts) -> bool:

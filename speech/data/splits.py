@@ -9,6 +9,7 @@ import tensorflow as tf
 from pipelines.base.errors import DataError
 from pipelines.config.messages import did_you_mean, listed
 from pipelines.data.divide import Warned, check_classes, check_several, divide
+from pipelines.data.mapping import mapped
 from pipelines.data.opened import Opened, without
 from pipelines.data.source import Source, Tensors
 from pipelines.data.split import choose, describe
@@ -272,7 +273,6 @@ def statistics(source: Source, numbers: np.ndarray, decode: Decode, front_end: F
     """
     from pipelines.data.cache import bad_example
 
-    @tf.function(autograph=False)
     def sums(number: tf.Tensor) -> tf.Tensor:
         raw = {name: value[0] for name, value in source.gather(number[None]).items()}
         example = decode(raw)
@@ -282,7 +282,7 @@ def statistics(source: Source, numbers: np.ndarray, decode: Decode, front_end: F
         return tf.stack([tf.reduce_sum(tf.ones_like(features), 0), tf.reduce_sum(features, 0), tf.reduce_sum(features**2, 0)])
 
     total = np.zeros([3, front_end.width])
-    dataset = tf.data.Dataset.from_tensor_slices(numbers).map(sums, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    dataset = mapped(tf.data.Dataset.from_tensor_slices(numbers), sums, tf.data.AUTOTUNE)
     try:
         for part in dataset:
             total += part.numpy()

@@ -5,9 +5,8 @@ import math
 import pytest
 
 from pipelines.base.errors import ConfigError
-from pipelines.config.dump import inline, to_yaml
 from pipelines.config.problems import Place
-from pipelines.config.yaml_text import parse, scalar
+from pipelines.config.yaml_text import inline, parse, scalar, to_yaml
 
 SCALARS = {
     "1e-3": 1e-3, "1E3": 1000.0, "1.": 1.0, ".5": 0.5, "-1.5e+2": -150.0, "+3": 3, "007": 7, "0o17": 15, "0x1F": 31, "12": 12,

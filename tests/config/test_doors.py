@@ -6,8 +6,8 @@ import pytest
 
 from pipelines.base.errors import ConfigError
 from pipelines.config import doors, variants
+from pipelines.config.doors import Origin, forget, remember
 from pipelines.config.load import from_dict
-from pipelines.config.origin import Origin, forget, remember
 from pipelines.config.registry import experiment_class
 from pipelines.config.schema import Monitor
 from pipelines.config.section import Section, setting

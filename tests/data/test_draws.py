@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.data.draws import Draws, by_example
+from pipelines.data.draws import Draws, by_example, seeded
 from pipelines.machine import compiling
-from pipelines.training import model_state
 
 layers = keras.layers
 X = np.random.default_rng(0).normal(size=(12, 6, 4)).astype("float32") + 1.0
@@ -48,7 +47,7 @@ LAYERS = {
 def outputs(model, x, places, seed=(1, 2), xla=False):
     def step(x, places):
         given = Draws(tf.constant(seed), places)
-        state = model_state.seeded(model.non_trainable_variables, model.non_trainable_variables, given.seed)
+        state = seeded(model.non_trainable_variables, model.non_trainable_variables, given.seed)
         with by_example(given):
             return model.stateless_call(model.trainable_variables, state, x, training=True)[0]
 
@@ -81,7 +80,7 @@ def test_padding_changes_no_draw():
 
 def _outputs_of(model, inputs):
     given = Draws(tf.constant([1, 2]), tf.range(12))
-    state = model_state.seeded(model.non_trainable_variables, model.non_trainable_variables, given.seed)
+    state = seeded(model.non_trainable_variables, model.non_trainable_variables, given.seed)
     with by_example(given):
         return model.stateless_call(model.trainable_variables, state, inputs, training=True)[0].numpy()
 

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.data.draws import Draws, by_example
+from pipelines.data.draws import Draws, by_example, seeded
 from pipelines.machine import compiling
-from pipelines.training import model_state
 
 pytestmark = [pytest.mark.slow(seconds=8), pytest.mark.skipif(
     importlib.util.find_spec("keras_hub") is None and not os.environ.get("QUARTET_REQUIRE_EXTRAS"), reason="needs the extra `pretrained`")]
@@ -37,6 +36,17 @@ def simplified(model):
     simplify(model)
     assert any("call" in vars(layer) for layer in model._flatten_layers())
     return model
+
+
+def test_layers_of_a_kerashub_that_computes_otherwise_stay_as_they_are(monkeypatch):
+    import keras_hub
+
+    from pipelines.encoders.transformer_layers import simplify
+
+    model = backbone()
+    monkeypatch.setattr(keras_hub.layers.TransformerEncoder, "call", lambda self, inputs, **options: self.another_norm(inputs))
+    simplify(model)
+    assert not any("call" in vars(layer) for layer in model._flatten_layers())
 
 
 def inputs(model, mask=MASK):
@@ -93,7 +103,7 @@ def test_a_part_of_a_batch_drops_what_the_whole_one_drops_of_it(kind, parts):
         def step():
             draws = Draws(tf.constant([1, 2]), tf.range(rows.start, rows.stop))
             given = {name: value[rows.start:rows.stop, :length] for name, value in inputs(model).items()}
-            state = model_state.seeded(model.non_trainable_variables, model.non_trainable_variables, draws.seed)
+            state = seeded(model.non_trainable_variables, model.non_trainable_variables, draws.seed)
             with by_example(draws):
                 outputs = model.stateless_call(model.trainable_variables, state, given, training=True)[0]
             return outputs["sequence_output"] if isinstance(outputs, dict) else outputs

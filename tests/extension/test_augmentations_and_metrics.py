@@ -126,7 +126,7 @@ def test_a_metric_is_judged_on_a_task_of_any_domain(used, text):
 
     experiment = from_text(text).experiment
     session = assemble(experiment, task_class(experiment.task))
-    one = Evaluator(session.task, session.model, session.splits.validation, machine=session.machine, data=experiment.data, batch=16)
+    one = Evaluator(session.task, session.model, session.splits.validation, machine=session.machine, batch=16)
     assert one.scores()["odd_ones"] == 1.0
     judgement = session.task.output.judge(*one.judged(), one.source)
     add_own(judgement, one.own, 100)
@@ -139,7 +139,7 @@ def test_a_metric_is_judged_on_a_task_of_any_domain(used, text):
     ("[{name: odd_ones}, {name: odd_ones}]", "evaluate.metrics: there is a metric odd_ones already"),
 ])
 def test_a_metric_that_cannot_be_is_an_error_before_training(used, metrics, message):
-    from pipelines.training.session import prepare
+    from pipelines.training.preparation import prepare
 
     experiment = from_text(f"{IMAGES}train: {{devices: cpu}}\nevaluate: {{metrics: {metrics}}}\n").experiment
     with pytest.raises(ConfigError, match=re.escape(message)):

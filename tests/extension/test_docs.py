@@ -65,7 +65,9 @@ def test_the_package_of_the_page_is_the_sample():
     assert text in (ROOT / "tests" / "sample_extension" / "pyproject.toml").read_text(encoding="utf-8")
 
 
-def test_its_task_passes_a_type_checker(place):
+def test_its_examples_pass_a_type_checker(place):
+    examples = sorted(str(file) for file in place.glob("my_*.py"))
+    assert len(examples) >= 10
     done = processes.run("-m", "mypy", "--ignore-missing-imports", "--check-untyped-defs", "--cache-dir", str(ROOT / ".mypy_cache"),
-                         str(place / "my_tasks.py"), cwd=ROOT)
+                         *examples, cwd=ROOT)
     assert done.returncode == 0, done.stdout

@@ -10,7 +10,7 @@ from tests.hostile.data import ALLOWED, REFUSED
 def refusals(experiment) -> tuple[str, str]:
     """(what check says, what train says before its first step); empty where they let it pass."""
     from pipelines.runs.launch import task_class
-    from pipelines.training.session import prepare
+    from pipelines.training.preparation import prepare
 
     said = ["", ""]
     try:

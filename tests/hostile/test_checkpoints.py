@@ -39,10 +39,9 @@ def refused(folder):
 
 
 ABOUT = [
-    ("step", "7"), ("step", -1), ("step", 10**6), ("step", True), ("seconds", "long"), ("seconds", -1.0), ("stopping", 3),
-    ("meter", []), ("meter|seconds", {"step": "x"}), ("meter|examples", 1.5), ("hooks", []), ("hooks|best", 3),
-    ("hooks|best|epoch", "1"), ("hooks|best|best", [0.5]), ("hooks|log|totals", ["x"]), ("hooks|callbacks", {"callbacks": "all"}),
-    ("precision", "float8"), ("data", "same"), ("data", {"train": 3}),
+    ("step", 10**6), ("step", True), ("seconds", -1.0), ("stopping", 3), ("meter|seconds", {"step": "x"}), ("hooks", []),
+    ("hooks|best|best", [0.5]), ("hooks|log|totals", ["x"]), ("hooks|callbacks", {"callbacks": "all"}), ("precision", "float8"),
+    ("data", {"train": 3}),
 ]
 
 
@@ -54,11 +53,9 @@ def test_what_it_says_of_itself(folder, place):
     refused(folder)
 
 
-ARRAYS = [("weights/0000", lambda value: value.astype(np.float64)), ("weights/0000", lambda value: value.astype(np.int32)),
-          ("weights/0000", lambda value: np.array(value, str)), ("weights/0000", lambda value: value[None]),
-          ("carry/totals", lambda value: value[:1]), ("carry/totals", lambda value: value.astype(np.float32)),
-          ("carry/waited", lambda value: value.astype(np.float32)), ("carry/finite", lambda value: np.array("yes")),
-          ("carry/loss", lambda value: value[None]), ("about", lambda value: value.astype(np.int64)), ("about", lambda value: value[:20])]
+ARRAYS = [("weights/0000", lambda value: value.astype(np.float64)), ("weights/0000", lambda value: np.array(value, str)),
+          ("weights/0000", lambda value: value[None]), ("carry/totals", lambda value: value.astype(np.float32)),
+          ("carry/finite", lambda value: np.array("yes")), ("about", lambda value: value[:20])]
 
 
 @pytest.mark.parametrize("place", range(len(ARRAYS)))

@@ -53,5 +53,5 @@ def test_facts_of_another_experiment(tmp_path):
     for name, facts, message in (("speech/spoken_digit", {**FACTS["speech.commands"][0], "mean": [0.0]}, "mean: 1 numbers for"),
                                  ("nlp/quickstart", {"classes": ["a", "b"]}, None)):
         experiment = load(name, check_paths=False).experiment
-        found = task_class(experiment.task)(experiment, json.loads(json.dumps(facts))).unfit()
+        found = task_class(experiment.task)(experiment, json.loads(json.dumps(facts))).facts_error()
         assert (found is None) if message is None else (found or "").startswith(message), found

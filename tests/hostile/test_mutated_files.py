@@ -13,7 +13,7 @@ from tests.hostile.mutations import outcomes
 
 pytestmark = pytest.mark.slow(seconds=40)
 EACH = int(os.environ.get("QUARTET_FUZZ", "0"))
-FEW = {"preset": 4, "images": 10, "recordings": 10, "tables": 20, "arrays": 30, "checkpoint": 30, "saved model": 40}
+FEW = {"preset": 4, "images": 10, "recordings": 10, "tables": 20, "arrays": 30, "checkpoint": 12, "saved model": 20}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -4,7 +4,6 @@ import importlib.util
 import json
 import os
 import shutil
-from contextlib import nullcontext
 
 import keras
 import pytest
@@ -30,7 +29,6 @@ from pipelines.task.results import Judgement
 from tests import processes
 from tests.encoders import tiny
 from tests.encoders.tiny import PIECES
-from tests.training.runs import At, Killed, checkpoint, kill, written_at_once
 
 pytestmark = pytest.mark.slow
 
@@ -307,19 +305,13 @@ def test_the_saved_model_needs_tensorflow_text_and_mistakes_have_their_text():
 
 
 @extra
-def test_word_scores_stand_beside_the_vectors_and_a_killed_run_computes_them_again(tmp_path):
+def test_word_scores_stand_beside_the_vectors(tmp_path):
     tiny.bert(tmp_path / "bert")
     experiment = load("nlp/quickstart", [
         "tokens=null", f"model={{name: pretrained, preset: {tmp_path / 'bert'}, limit: 16, words: 2}}",
         "model.finetune={name: frozen, head: trained}", "data.cache=memory", "train.epochs=2", "train.batch_size=64", "train.devices=cpu",
-        "train.keep_state=true", "train.checkpoint_seconds=1e-9", "train.deterministic=true", "evaluate.bootstrap=100"]).experiment
-    for name, kills in (("whole", ({},)), ("parts", ({3: kill}, {}))):
-        for actions in kills:
-            call = Call(name, Classification, quiet=True, callbacks=(At(actions),))
-            with written_at_once(), nullcontext() if not actions else pytest.raises(Killed):
-                train(experiment, RunFolder(tmp_path / name), call)
-    (one, about), (other, theirs) = checkpoint(tmp_path / "whole"), checkpoint(tmp_path / "parts")
-    assert about == theirs and one.keys() == other.keys() and all((one[name] == other[name]).all() for name in one)
+        "evaluate.bootstrap=100"]).experiment
+    train(experiment, RunFolder(tmp_path / "whole"), Call("whole", Classification, quiet=True))
     run = load_run(RunFolder(tmp_path / "whole"), where="cpu")
     features, classes = run.model.get_layer("features"), len(run.task.output.classes)
     assert features.output_shape[-1] == 16 + classes and features.get_layer("words").table.numpy().any()

@@ -44,6 +44,8 @@ def test_few_events_times_cold_items_and_leaks(tmp_path):
     assert some(findings(table(tmp_path, equal)), "all times are equal") == "warning"
     clean = findings(table(tmp_path), protocol="time", test=0.2, validation=0.2)
     assert some(clean, "no test event is older than the newest of train") == "note"
+    places = "\n".join(["user,item,rating,time", *(f"{n % 4},{n},4.0,{n // 4}" for n in range(40))])
+    assert not any("newest of train" in text for text in findings(table(tmp_path, places)))
 
 
 @pytest.mark.parametrize(("loss", "events"), [("rating", 60), ("click", 120)])
@@ -88,12 +90,27 @@ def test_new_without_times_is_linear_where_that_fits(tmp_path, monkeypatch):
             assert made.model.name == "towers" and made.model.history == 0 and made.train.epochs == 40 and made.train.early_stopping
 
 
-def test_new_for_ratings_takes_more_than_the_latest_where_there_are_no_times(tmp_path):
-    rated = "user_id,joke_id,rating\n" + "".join(f"{n % 40},{n},{n % 21 - 10}.5\n" for n in range(400))
-    made = from_text(new("recsys", str(table(tmp_path, rated))), file="experiment.yaml").experiment
-    assert made.task == "recsys.ranking" and made.model.history == 100 and made.train.epochs == 40
+def test_new_takes_numbers_within_a_users_events_for_their_order(tmp_path):
+    """Not those of whole orders, in which a user has several items."""
+    numbered = "user_id,item_id,order\n" + "".join(f"{n % 40},{n},{n // 40}\n" for n in range(400))
+    text = new("recsys", str(table(tmp_path, numbered)))
+    made = from_text(text, file="experiment.yaml").experiment
+    assert made.data.time_key == "order" and made.model.name == "item_knn" and "Column order numbers each user's events" in text
+    baskets = "user_id,item_id,order\n" + "".join(f"{n % 40},{n},{n // 80}\n" for n in range(400))
+    made = from_text(new("recsys", str(table(tmp_path, baskets))), file="experiment.yaml").experiment
+    assert made.data.time_key is None and made.model.name == "ease"
+
+
+def test_new_for_ratings_is_a_network_where_more_is_known_than_users_and_items(tmp_path):
+    """Without times it takes more than the latest."""
+    rated = ["user_id,joke_id,rating,shop", *(f"{n % 40},{n},{n % 21 - 10}.5,{'xyz'[n % 3]}" for n in range(400))]
+    made = from_text(new("recsys", str(table(tmp_path, "\n".join(rated) + "\n"))), file="experiment.yaml").experiment
+    assert made.task == "recsys.ranking" and made.model.name == "dcn" and made.model.history == 100 and made.train.epochs == 40
     made = from_text(new("recsys", str(table(tmp_path))), file="experiment.yaml").experiment
-    assert made.model.history == 32
+    assert made.model.name == "dcn" and made.model.history == 32
+    bare = table(tmp_path, "\n".join(row.rpartition(",")[0] for row in rated) + "\n")
+    made = from_text(new("recsys", str(bare)), file="experiment.yaml").experiment
+    assert made.task == "recsys.ranking" and made.model.name == "factors"
 
 
 def test_new_writes_an_experiment_that_loads(tmp_path):

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 
 def judged(run: Any, source: Any) -> dict[str, np.ndarray]:
-    return Evaluator(run.task, run.model, source, machine=run.machine, batch=64, data=run.experiment.data).answers()[0]
+    return Evaluator(run.task, run.model, source, machine=run.machine, batch=64).answers()[0]
 
 
 def check_report(run: Any, report: dict[str, Any], *splits: str) -> None:
@@ -75,6 +75,19 @@ def test_a_rating_is_served_as_it_was_judged(ratings):
     # without a time: a second after the last rating that the run knows of the user
     last = [int(log.times[(made.parts == 0) & (log.users == log.users[number])].max()) + 1 for number in test]
     np.testing.assert_allclose(asked([{}] * 40), asked([{"time": time} for time in last]), atol=1e-6)
+
+
+def test_ratings_with_unknown_user_and_item_and_a_request_without_an_item(ratings):
+    run, report = ratings
+    rows = {row["of"]: row for row in report["tables"]["test/model_and_baselines"]}
+    assert rows["model"]["rmse"] < rows["mean"]["rmse"]
+    pair, unknown, bad, alone = predicted(run, "u1,i3", "nobody,nothing", '{"user": "u1", "item": "i3", "time": "soon"}', "u1")
+    assert pair.values["known"] and not unknown.values["known"]
+    facts = run.task.facts["label"]
+    assert facts["low"] <= unknown.values["prediction"] <= facts["high"]
+    assert unknown.values["prediction"] == pytest.approx(facts["mean"], abs=0.7)
+    assert "'soon' is no time" in bad.error
+    assert "no item" in alone.error and "USER,ITEM" in alone.error
 
 
 def test_ratings_are_judged_again_as_they_were(ratings):

@@ -55,7 +55,7 @@ def test_a_users_answer_is_the_one_that_was_judged(next_item):
 
     run, _ = next_item
     splits = type(run.task)(run.task.experiment).splits()
-    judged, _ = Evaluator(run.task, run.model, splits.test, machine=run.machine, batch=64, data=run.experiment.data).answers()
+    judged, _ = Evaluator(run.task, run.model, splits.test, machine=run.machine, batch=64).answers()
     names = splits.test.people.names
     for number, one in zip((0, 100, 399), predicted(run, *(str(names[number]) for number in (0, 100, 399)))):
         ids = [run.task.facts["item_ids"][item - 1] for item in judged["items"][number]]
@@ -122,10 +122,9 @@ MADE = (
 )
 
 
-@pytest.mark.parametrize("loss", ["{}", "{negatives: 20, hard: 10}"])
-def test_two_towers_learn(tmp_path, loss, monkeypatch):
+def test_two_towers_learn(tmp_path, monkeypatch):
     settings = ("train.epochs=8", "train.batch_size=256", "model.width=16", "model.dropout=0.0", "model.history=3", "data.validation=0.1")
-    run, report = trained(tmp_path, "recsys/movielens_retrieval", *MADE, f"loss={loss}", *settings)
+    run, report = trained(tmp_path, "recsys/movielens_retrieval", *MADE, "loss={negatives: 20, hard: 10}", *settings)
     rows = {row["of"]: row for row in report["tables"]["test/model_and_baselines"]}
     assert rows["model"]["ndcg@10"] > 1.5 * rows["popularity"]["ndcg@10"]
     monkeypatch.setattr(TowersModel, "item_tower", None)  # a request costs no tower of the items: once loaded, a run has their vectors
@@ -143,19 +142,6 @@ def test_the_full_softmax_and_attention_learn(tmp_path):
     )
     rows = {row["of"]: row for row in report["tables"]["test/model_and_baselines"]}
     assert rows["model"]["ndcg@10"] > rows["popularity"]["ndcg@10"]
-
-
-def test_ratings_with_unknown_user_and_item_and_a_request_without_an_item(tmp_path):
-    run, report = trained(tmp_path, "recsys/movielens_rating", *MADE, "data.rating_key=rating", "train.epochs=3", "train.batch_size=128")
-    rows = {row["of"]: row for row in report["tables"]["test/model_and_baselines"]}
-    assert rows["model"]["rmse"] < rows["mean"]["rmse"]
-    pair, unknown, bad, alone = predicted(run, "u1,i3", "nobody,nothing", '{"user": "u1", "item": "i3", "time": "soon"}', "u1")
-    assert pair.values["known"] and not unknown.values["known"]
-    facts = run.task.facts["label"]
-    assert facts["low"] <= unknown.values["prediction"] <= facts["high"]
-    assert unknown.values["prediction"] == pytest.approx(facts["mean"], abs=0.7)
-    assert "'soon' is no time" in bad.error
-    assert "no item" in alone.error and "USER,ITEM" in alone.error
 
 
 def test_clicks_in_criteos_form(tmp_path):
@@ -191,17 +177,14 @@ WITHOUT_VALIDATION = ("data.validation=0.0", "monitor.tensorboard=true", "evalua
 
 @pytest.fixture(scope="module")
 def without_validation(tmp_path_factory):
-    """As the MovieLens experiments are shipped, that train on all but the last event: a next item, and towers that take no history."""
-    sequential, _ = trained(tmp_path_factory.mktemp("next"), "recsys/quickstart", *WITHOUT_VALIDATION)
-    towers, _ = trained(tmp_path_factory.mktemp("towers"), "recsys/movielens_retrieval", *MADE, *WITHOUT_VALIDATION, "model.history=0")
-    return {"recsys.sequential": sequential, "recsys.retrieval": towers}
+    """As the MovieLens experiments are shipped, that train on all but the last event; towers that take no history."""
+    return trained(tmp_path_factory.mktemp("towers"), "recsys/movielens_retrieval", *MADE, *WITHOUT_VALIDATION, "model.history=0")[0]
 
 
-@pytest.mark.parametrize("task", ["recsys.sequential", "recsys.retrieval"])
-def test_tensorboard_has_lists_also_without_validation(without_validation, task):
+def test_tensorboard_has_lists_also_without_validation(without_validation):
     from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
 
-    run = without_validation[task]
+    run = without_validation
     events = EventMultiplexer().AddRunsFromDirectory(str(run.folder.tensorboard)).Reload()
     tags = [tag for tags in events.PluginRunToTagToContent("text").values() for tag in tags if tag.startswith("lists/user")]
     assert len(tags) == 3
@@ -329,7 +312,7 @@ def test_top_gives_the_first_items(next_item):
 
 def test_a_model_without_history_says_that_it_takes_none(without_validation):
     asked = ('{"history": ["i7", "i9"]}', '{"user": "u5", "history": ["i7", "i9"]}')
-    history, user = predicted(without_validation["recsys.retrieval"], *asked)
+    history, user = predicted(without_validation, *asked)
     assert history.values["fallback"] and "model.history: 0" in history.values["based_on"]
     assert user.values["based_on"] == "the user" and not {"i7", "i9"} & set(user.values["items"].tolist())
 

@@ -117,11 +117,9 @@ def test_test_time_views_are_inside(tmp_path, judged, loaded):
 
 
 @pytest.mark.parametrize(("model", "precision"), [
-    ({"name": "residual", "depth": 1, "widths": [8, 16]}, "float32"), ({"name": "fast", "widths": [8, 16, 16]}, "float32"),
-    ({"name": "fast", "widths": [8, 16, 16]}, "bfloat16"), ({"name": "vit", "patch": 8, "depth": 1, "width": 16, "heads": 2}, "float32"),
-    ({"name": "application", "architecture": "MobileNetV3Small"}, "float32"),
+    ({"name": "residual", "depth": 1, "widths": [8, 16]}, "float32"), ({"name": "fast", "widths": [8, 16, 16]}, "bfloat16"),
 ], ids=lambda value: value if isinstance(value, str) else value["name"])
-def test_every_kind_of_model(tmp_path, loaded, model, precision):
+def test_networks_with_batch_statistics_answer_in_their_precision(tmp_path, loaded, model, precision):
     experiment = from_dict({"task": "vision.classification", "data": {"source": "digits"}, "model": model, "evaluate": {"flip": True}})
     facts = {"classes": ["a", "b", "c"], "image_size": [32, 32], "channels": 3, "mean": [120.0] * 3, "std": [60.0] * 3}
     keras.config.set_dtype_policy("float32" if precision == "float32" else f"mixed_{precision}")

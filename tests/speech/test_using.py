@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.config.load import from_text
-from pipelines.reports.report import write_report
+from pipelines.reports.report import Reported, write_report
 from pipelines.runs.launch import task_class
 from pipelines.serving import predict
 from pipelines.serving.output import WRITERS, Shown
@@ -149,7 +149,8 @@ def test_what_cannot_be_answered_is_said_in_the_answer(tmp_path):
 def test_the_readme_of_an_export_says_rate_channels_and_range():
     task = transcription()
     signature = task.input.signature
-    assert "8,000 Hz, of one channel (mono), full scale -1 to 1" in signature.meanings["samples"] and "8000" in signature.examples["samples"]
+    assert "8,000 Hz, of one channel (mono), full scale -1 to 1" in signature.meanings["samples"]
+    assert "8000" in signature.examples["samples"]
 
 
 # what is judged and said
@@ -170,7 +171,7 @@ def test_worst_utterances_stand_word_under_word_in_the_report(tmp_path):
     (title, lines), = made.listings["worst_utterances"]
     assert lines == "*** ONE two\nTWO TWO two" and title == "clips/1.wav: 2 of 2 words wrong, confidence 50 %"
     assert made.tables["worst_utterances"][0]["said"] == "*** ONE two"
-    write_report(tmp_path, task="speech.transcription", experiment="e", run="r", judgements={"test": made}, timing={})
+    write_report(tmp_path, Reported(task="speech.transcription", experiment="e", run="r", judgements={"test": made}, timing={}))
     assert f"<pre><code>{lines}</code></pre>" in (tmp_path / "report.html").read_text(encoding="utf-8")
     assert f"```text\n{lines}\n```" in (tmp_path / "report.md").read_text(encoding="utf-8")
     assert json.loads((tmp_path / "report.json").read_text())["tables"]["test/worst_utterances"][0]["written"] == "TWO TWO two"

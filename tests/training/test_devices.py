@@ -13,7 +13,7 @@ from pipelines.data.cache import decoded_spec
 from pipelines.machine import devices, precision
 from pipelines.runs.launch import task_class
 from pipelines.training import precision_probe
-from pipelines.training.session import plan_batches, prepare
+from pipelines.training.preparation import plan_batches, prepare
 from tests.training.runs import At, Killed, checkpoint, kill, run
 
 pytestmark = pytest.mark.slow
@@ -101,7 +101,7 @@ def test_the_faster_network_has_a_gain():
 
     small, large = begun(4), begun(256)
     before = [weight.numpy() for weight in small.model.weights]
-    spec = decoded_spec(small.splits.train, small.task.decode)
+    spec = decoded_spec(small.splits.train, small.task.input.decode)
     assert precision_probe.depthwise(small.model)
     assert precision_probe.gain(small.task, small.model, large.model, spec, 8) > 2.0
     for weight, old in zip(small.model.weights, before):

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from pipelines.config.schema import LearningRate
-from pipelines.training.schedules import learning_rate
+from pipelines.training.links import learning_rate
 
 STEPS = 101
 

@@ -10,8 +10,8 @@ import tensorflow as tf
 from pipelines.config.schema import Clip
 from pipelines.data import order
 from pipelines.training.evaluation import Evaluator
-from pipelines.training.links import LossScaled, clip
-from pipelines.training.schedules import learning_rate
+from pipelines.training.links import clip, learning_rate
+from pipelines.training.loss_scale import LossScaled
 from pipelines.training.session import Session, assemble
 from tests import processes
 from tests.training.toy import CLASSES, ToyTask, experiment
@@ -107,22 +107,23 @@ def test_accumulation_is_one_large_batch(changes):
 def test_averages_follow_their_formula():
     """Those of batch statistics, too: after few steps the raw ones belong to other weights than the averaged ones."""
     session = made(model="norm dropout", train={"ema": 0.3})
-    assert [variable.name for variable in session.averaged[len(session.weights):]] == ["moving_mean", "moving_variance"]
-    for average, variable in zip(session.averages, session.averaged, strict=True):
+    averaged, averages = zip(*session.averages)
+    assert [variable.name for variable in averaged[len(session.weights):]] == ["moving_mean", "moving_variance"]
+    for variable, average in session.averages:
         np.testing.assert_array_equal(average.value, variable.value)
-    expected = values(session.averages)
+    expected = values(averages)
     step, carry = 0, session.step.fresh()
     for _ in range(5):
         decay = min(0.3, (1 + step) / (10 + step))
         step, carry = session.step(None, step, 1, carry)
-        expected = [average * decay + value * (1 - decay) for average, value in zip(expected, values(session.averaged))]
-        for found, wanted in zip(values(session.averages), expected):
+        expected = [average * decay + value * (1 - decay) for average, value in zip(expected, values(averaged))]
+        for found, wanted in zip(values(averages), expected):
             np.testing.assert_allclose(found, wanted, atol=1e-6)
     # judged with them is judged as a model that has them
     source = session.splits.validation
-    common = {"machine": session.machine, "batch": 32, "data": session.task.experiment.data}
-    judged = Evaluator(session.task, session.model, source, averages=zip(session.averaged, session.averages), **common).scores()
-    for variable, value in zip(session.averaged, expected):
+    common = {"machine": session.machine, "batch": 32}
+    judged = Evaluator(session.task, session.model, source, averages=session.averages, **common).scores()
+    for variable, value in zip(averaged, expected):
         variable.assign(value)
     by_hand = keras.losses.sparse_categorical_crossentropy(source.arrays["label"], session.model(source.arrays["image"]), from_logits=True)
     assert judged["loss"] == pytest.approx(float(np.mean(by_hand)), rel=1e-5)
@@ -167,15 +168,15 @@ def test_the_rate_follows_the_schedule_and_the_optimizers_own_is_a_factor():
     step, carry = 0, session.step.fresh()
     for _ in range(6):
         if step == 3:
-            session.optimizer.learning_rate = 0.5  # as ReduceLROnPlateau does
+            session.model.optimizer.learning_rate = 0.5  # as ReduceLROnPlateau does
         _, gradients = by_tape(session, step)
         before = values(session.weights)
         rate = float(learning_rate(session.step.train.learning_rate, session.steps, tf.constant(step))) * (0.5 if step >= 3 else 1.0)
         step, carry = session.step(None, step, 1, carry)
         for old, gradient, new in zip(before, gradients, values(session.weights)):
             np.testing.assert_allclose(new, old - rate * gradient, atol=1e-6)
-    assert float(session.optimizer.learning_rate) == 0.5
-    assert int(session.optimizer.iterations) == 6
+    assert float(session.model.optimizer.learning_rate) == 0.5
+    assert int(session.model.optimizer.iterations) == 6
 
 
 @pytest.mark.parametrize("changes", [
@@ -187,7 +188,8 @@ def test_many_steps_in_one_call_are_as_many_calls(changes):
         session = made(**changes)
         step, carry = run(session, *counts)
         assert step == 12
-        found.append([*values(session.model.variables), *values(session.averages), *values(session.optimizer.variables),
+        averages = (average for _, average in session.averages)
+        found.append([*values(session.model.variables), *values(averages), *values(session.model.optimizer.variables),
                       *(value.numpy() for value in carry)])
     for other in found[1:]:
         for one, two in zip(found[0], other):
@@ -254,7 +256,7 @@ def test_frozen_layers_stand_still_in_weights_averages_and_moments():
     frozen = {id(variable) for variable in first.variables}
     before = values(session.weights)
     step, carry = run(session, 5)
-    for weight, average, old in zip(session.weights, session.averages, before):
+    for weight, (_, average), old in zip(session.weights, session.averages, before):
         if id(weight) in frozen:
             np.testing.assert_array_equal(weight.value, old)
             np.testing.assert_array_equal(average.value, old)
@@ -262,7 +264,7 @@ def test_frozen_layers_stand_still_in_weights_averages_and_moments():
             assert np.abs(np.asarray(weight.value) - old).max() > 1e-6, weight.path
     hook.on_epoch(_At(session, 1))
     run(session, 5, start=step, carry=carry)
-    for weight, average, old in zip(session.weights, session.averages, before):
+    for weight, (_, average), old in zip(session.weights, session.averages, before):
         assert np.abs(np.asarray(weight.value) - old).max() > 1e-6, weight.path
         assert np.abs(np.asarray(average.value) - old).max() > 1e-6, weight.path
 
@@ -374,9 +376,8 @@ def test_slow_batch_statistics_have_settled_after_a_short_training(train):
     np.testing.assert_allclose(norm.moving_mean.numpy(), activations.mean((0, 1, 2)), rtol=0.03)
     np.testing.assert_allclose(norm.moving_variance.numpy(), activations.var((0, 1, 2)), rtol=0.2)
     assert norm.momentum == 0.999  # as it was built, for whoever trains the saved model on
-    averages = zip(session.averaged, session.averages)
     judged = Evaluator(session.task, session.model, session.splits.train, machine=session.machine, batch=256,
-                       data=session.task.experiment.data, averages=averages).scores()
+                       averages=session.averages).scores()
     learned = np.mean(session.model(images, training=True).numpy().argmax(1) == session.splits.train.labels)
     assert learned > 0.6 and judged["accuracy"] > learned - 0.05
 

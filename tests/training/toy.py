@@ -266,11 +266,11 @@ def final_weights(changes: dict[str, Any]) -> np.ndarray:
     loop = Loop(made.step, plan=made.plan, steps=made.steps, hooks=[*home, *made.freezing, Validation(None, 1)], meter=Meter())
     loop.train()
     assert loop.step == made.steps, (loop.step, made.steps)
-    learned = (*made.all_weights, *made.tables.saved, *made.averages)
+    learned = (*made.all_weights, *made.update.tables.saved, *(average for _, average in made.averages))
     values = [np.asarray(v.value).ravel() for v in learned if v.name != "seed_generator_state"]
     if answers:
-        evaluator = Evaluator(made.task, made.model, made.splits.validation, machine=made.machine, batch=20, data=made.task.experiment.data,
-                              averages=zip(made.averaged, made.averages))
+        evaluator = Evaluator(made.task, made.model, made.splits.validation, machine=made.machine, batch=20,
+                              averages=made.averages)
         values += [evaluator.judged()[0]["probabilities"].ravel(), list(evaluator.scores().values())]
     return np.concatenate([*values, list(loop.epoch_metrics.values())])
 

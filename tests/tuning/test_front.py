@@ -53,7 +53,7 @@ def test_a_bayesian_search_is_led_to_where_the_cost_is_worth_it():
     cost = Cost(measure="operations", doubling=0.2)
 
     def asked(cost):
-        oracle = Oracle("bayesian", tuner_space.hyperparameters(SPACE), objective="accuracy", direction="max", trials=14, epochs=1, seed=0,
+        oracle = Oracle("bayesian", tuner_space.hyperparameters(SPACE), objective=("accuracy", "max"), trials=14, epochs=1, seed=0,
                         drawn=6)
         kinds = []
         while (one := oracle.ask()).kind == "run":

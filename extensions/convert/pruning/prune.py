@@ -19,10 +19,10 @@ from extensions.convert.pruning import channels as network
 from extensions.convert.pruning import choice
 from pipelines.base.errors import ConfigError
 from pipelines.base.files import finite, write_json, write_whole
-from pipelines.config.dump import resolved_yaml
 from pipelines.config.load import from_dict
 from pipelines.config.messages import listed
 from pipelines.config.schema import Experiment
+from pipelines.config.yaml_text import resolved_yaml
 from pipelines.monitoring.arithmetic import forward_operations
 from pipelines.runs.launch import task_class
 from pipelines.serving.export import writing

@@ -21,8 +21,8 @@ from pipelines.runs import lineage
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.policy import Policy
 from pipelines.runs.run import Call, train
+from pipelines.training.chain import Sums
 from pipelines.training.loop import Hook
-from pipelines.training.sums import Sums
 from pipelines.tuning.search import prepared
 from tests import processes
 from tests.training.runs import At, Killed, model_weights, rows

@@ -16,8 +16,8 @@ from pipelines.training import state
 from pipelines.training.divided_tables import DividedTables
 from pipelines.training.hooks.best_weights import KeepBest
 from pipelines.training.loop import Hook, Loop
+from pipelines.training.step import Carry
 from pipelines.training.still import Still, candidates
-from pipelines.training.sums import Carry
 
 
 class Checkpoint(Hook):

@@ -10,7 +10,7 @@ from pipelines.encoders.blocks import Block, blocks, freeze, unfreeze
 from pipelines.encoders.finetune import Gradual
 from pipelines.training.embedding_tables import Table
 from pipelines.training.loop import Hook, Loop
-from pipelines.training.model_state import norms
+from pipelines.training.moving_statistics import norms
 
 
 class Unfreeze(Hook):

@@ -1,0 +1,93 @@
+"""Promise 1 for the networks of the domains: two replicas train as one device does; each number of replicas in a process of its own.
+
+What the harness brings - clipping, averages, precision, frozen and divided parts - is compared in tests/training/test_replicas.py.
+"""
+
+import importlib.util
+import json
+import os
+
+import numpy as np
+import pytest
+
+from tests import processes
+from tests.encoders import tiny
+
+pytestmark = pytest.mark.slow(seconds=60)
+
+SGD = {"optimizer": {"name": "sgd"}, "learning_rate": {"peak": 0.05}, "batch_size": 64, "micro_batch_size": 32, "epochs": 1}
+TUNED = {"batch_size": 16, "micro_batch_size": 4, "epochs": 2, "optimizer": {"name": "sgd", "momentum": 0.9}, "ema": 0.9,
+         "learning_rate": {"peak": 0.02}}
+SPOKEN = {"batch_size": 8, "micro_batch_size": 4, "epochs": 1, "optimizer": {"name": "sgd"}, "learning_rate": {"peak": 0.002}}
+MADE = {"source": "synthetic", "user_key": "user", "item_key": "item", "time_key": "time", "rating_key": "rating", "limit": 1500}
+RECORDED = {"source": "synthetic", "seconds": 0.9, "group_by": "speaker", "validation": 0.1, "test": 0.2, "limit": 44}
+WORDS = ("the", "room", "taxi", "please", "book", "cancel")  # of texts of one or, now and then, four
+
+# all augmentation, free lengths, dropout, batch statistics by micro-batch, ids in tables, an epoch's short last batch
+CASES = {
+    "sequential": {"task": "recsys.sequential", "data": MADE, "train": SGD, "loss": {"name": "sampled", "negatives": 20},
+                   "model": {"name": "gru", "length": 8, "width": 8, "dropout": 0.2, "taste": True}},
+    "retrieval": {"task": "recsys.retrieval", "data": {**MADE, "categories": ["theme"]}, "train": SGD, "loss": {"negatives": 10},
+                  "model": {"name": "towers", "width": 8, "history": 3}},
+    "ranking": {"task": "recsys.ranking", "data": {**MADE, "categories": ["theme"]}, "train": SGD,
+                "model": {"name": "dcn", "width": 4, "hidden": [8], "history": 4, "dropout": 0.1}},
+    "commands": {"task": "speech.commands", "data": RECORDED, "train": SPOKEN, "model": {"name": "ds_cnn", "width": 8, "depth": 1},
+                 "augment": {"noise": 0.5, "gain": 3.0, "time_masks": 1}},
+    "transcription": {"task": "speech.transcription", "data": {"source": "synthetic", "test": 0.1, "limit": 44}, "train": SPOKEN,
+                      "model": {"name": "quartz", "width": 16, "kernels": [5]}, "tokens": {"unit": "characters"}},
+    "encoder of texts": {"task": "nlp.classification", "train": TUNED,
+                         "data": {"source": "table", "path": "FOLDER/texts.tsv", "validation": 0.1, "test": None, "cache": "memory"},
+                         "model": {"name": "pretrained", "preset": "FOLDER/bert", "limit": 16, "words": 0,
+                                   "finetune": {"name": "whole", "learning_rate": 0.02, "head": "new"}}},
+    "encoder of images": {"task": "vision.classification", "train": TUNED, "augment": {"shift": 1},
+                          "data": {"source": "digits", "validation": 0.1, "test": None, "limit": 40, "cache": "memory"},
+                          "model": {"name": "pretrained", "preset": "FOLDER/efficientnet", "image_size": 32,
+                                    "finetune": {"name": "whole", "learning_rate": 0.002, "head": "new"}}},
+}
+PROGRAM = """
+import json, sys
+import numpy as np
+import recsys.models.store as store
+from pipelines.config.load import from_dict
+from pipelines.runs.launch import task_class
+from pipelines.training.session import assemble
+store.SPARSE_FROM = 10
+found = {}
+for name, values in json.loads(sys.argv[3]).items():
+    values["train"] |= {"precision": "float32", "devices": int(sys.argv[2])}
+    experiment = from_dict(values, [], check_paths=False)
+    one = assemble(experiment, task_class(experiment.task))
+    _, carry = one.step(one.feed.iterator(0, one.steps), 0, one.steps, one.step.fresh())
+    assert bool(carry.finite)
+    tables = [table.variable for table in one.tables.tables]
+    assert bool(tables) == experiment.task.startswith("recsys"), name
+    found[name] = np.concatenate([*(np.ravel(value.numpy()) for value in [*one.weights, *one.averages, *tables]), carry.totals.numpy()])
+np.savez(sys.argv[1], **found)
+"""
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory) -> list[dict[str, np.ndarray]]:
+    """Of one device and of two: case -> weights, averages, tables and sums of the scores."""
+    folder, cases, found = tmp_path_factory.mktemp("weights"), dict(CASES), []
+    texts = [" ".join(WORDS[(number * 5 + place) % 6] for place in range(1 if number % 7 else 4)) for number in range(44)]
+    (folder / "texts.tsv").write_text("\n".join(["text\tlabel", *(f"{text}\t{number % 2}" for number, text in enumerate(texts))]) + "\n")
+    if all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text")) or os.environ.get("QUARTET_REQUIRE_EXTRAS"):
+        for encoder in (tiny.bert, tiny.efficientnet):
+            encoder(folder / encoder.__name__)
+    else:
+        cases = {name: case for name, case in cases.items() if not name.startswith("encoder")}
+    for devices in "12":
+        processes.run("-c", PROGRAM, folder / f"{devices}.npz", devices, json.dumps(cases).replace("FOLDER", str(folder)), check=True)
+        with np.load(folder / f"{devices}.npz") as stored:
+            found.append(dict(stored))
+    return found
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_replicas_train_as_one_device(weights, case):
+    if case not in weights[0]:
+        pytest.skip("needs the extra `pretrained` (keras-hub, tensorflow-text): what it tests is not tested here")
+    one, two = weights[0][case], weights[1][case]
+    assert np.abs(one).max() > 0.01
+    np.testing.assert_allclose(two, one, atol=1e-5, rtol=1e-5)
