@@ -24,6 +24,7 @@ from pipelines.config.schema import (
 from pipelines.config.variants import Variants
 from pipelines.encoders.settings import PretrainedModel
 from pipelines.fitting.settings import FittedModel, problems_at_once
+from pipelines.outputs.settings import NumberEvaluate, NumberLoss, NumberTarget, number_problems
 
 declare({
     "out_of_scope_auroc": MetricKind("max", True, "Out-of-scope AUROC"),
@@ -50,7 +51,7 @@ class TextData(LabelData, TableData):
     join: str = setting(" ", "separator of the joined texts", search=True)
     label_key: Column | Annotated[list[Column], Field(min_length=2)] = setting(
         "label", "tfds feature or column with the label: a name or a position from 0; a list of columns that hold 1 for a label that a "
-        "text has, else 0 (with labels: one, one of them in each row)")
+        "text has, else 0 (with labels: one, one of them in each row); of nlp.regression the numbers, in one column or several")
     split_key: Column | None = setting(  # type: ignore[assignment]
         None, "table: column that says train, validation or test; or with numbers of folds, where data.test and data.validation name the "
         "folds that are held out")
@@ -153,8 +154,8 @@ class Bag(Section):
 
 @MODELS.register("nlp.models.linear:build")
 class Linear(FittedModel):
-    """Linear support vector machines on tf-idf features of n-grams, fitted at once: the cheap baseline that stands beside every report, as
-    a model. The regularisation is chosen on folds of train."""
+    """Linear support vector machines on tf-idf features of n-grams, of numbers ridge regression, fitted at once: the cheap baseline that
+    stands beside every report, as a model. The regularisation is chosen on folds of train."""
 
     name: Literal["linear"]
     reads_order: ClassVar[bool] = False
@@ -258,23 +259,17 @@ class TextEvaluate(Evaluate):
     words: int = setting(6, "words shown for each of the worst mistakes, those that mattered most", ge=0, le=50)
 
 
-@register_task("nlp.tasks.classification:Classification")
-class TextClassification(Experiment):
-    """One label per text, or several, or none."""
+class TextExperiment(Experiment):
+    """What tasks on texts share."""
 
-    task: Literal["nlp.classification"]
     data: Annotated[TextData, SOURCES]
     tokens: Annotated[Any, TOKENS] | None = setting(
         None, "how texts are cut; default: hashed for bag and linear, words for cnn, lstm and transformer")
     model: Annotated[Any, MODELS]
-    reject: Reject | None = setting(
-        None, "rejection of texts that fit no class, which needs a validation split; null: every text gets a class")
-    loss: ClassificationLoss = setting(ClassificationLoss, "the loss")
-    evaluate: TextEvaluate = setting(TextEvaluate, "judging")
 
     def problems(self) -> list[tuple[str, str]]:
-        found = super().problems() + problems_at_once(self) + problems_of_labels(self)
-        data, model = self.data, self.model
+        found = super().problems() + problems_at_once(self)
+        model = self.model
         characters = self.tokens.characters if isinstance(self.tokens, Hashed) else None
         if characters and characters[0] > characters[1]:
             found.append(("tokens.characters", f"{characters} is not [shortest, longest]"))
@@ -288,19 +283,8 @@ class TextClassification(Experiment):
                     "take tokens: words or subwords")))
         if isinstance(self.tokens, Hashed) and self.tokens.character_buckets and not characters:
             found.append(("tokens.character_buckets", "there are no character n-grams; set tokens.characters: [2, 5], or leave it out"))
-        if data.labels == "many":
-            if self.reject is not None:
-                found.append(("reject", "with labels: many a text may have no label, so nothing is rejected; leave the section out"))
-            if getattr(model, "naive_bayes", False):
-                found.append(("model.naive_bayes", "naive_bayes is for labels: one"))
         if getattr(model, "words", 0) and (protection := protected_by(self.train)):
             found.append(("model.words", f"its classifiers are fitted to the training texts without noise; set it to 0 with {protection}"))
-        if self.reject and self.reject.train == "uniform" and isinstance(model, Linear):
-            found.append(("reject.train", "model.name: linear learns of the classes alone; leave it out"))
-        if self.reject and not self.reject.label and not self.reject.splits and self.reject.accept is None:
-            found.append(("reject", "needs label or splits (where the texts of no class stand in the data), or accept: 0.95"))
-        if self.reject and self.reject.splits and "{split}" not in self.reject.splits:
-            found.append(("reject.splits", f"{self.reject.splits!r} lacks {{split}}, such as '{{split}}_oos'"))
         return found
 
     @property
@@ -326,6 +310,51 @@ class TextClassification(Experiment):
         if isinstance(self.model, Linear):
             return Hashed(name="hashed", characters=[2, 5], distinct=True, buckets=1 << 18, character_buckets=1 << 18)
         return Words(name="words", limit=256) if self.reads_order else Hashed(name="hashed")
+
+
+@register_task("nlp.tasks.classification:Classification")
+class TextClassification(TextExperiment):
+    """One label per text, or several, or none."""
+
+    task: Literal["nlp.classification"]
+    reject: Reject | None = setting(
+        None, "rejection of texts that fit no class, which needs a validation split; null: every text gets a class")
+    loss: ClassificationLoss = setting(ClassificationLoss, "the loss")
+    evaluate: TextEvaluate = setting(TextEvaluate, "judging")
+
+    def problems(self) -> list[tuple[str, str]]:
+        found, model = super().problems() + problems_of_labels(self), self.model
+        if self.data.labels == "many":
+            if self.reject is not None:
+                found.append(("reject", "with labels: many a text may have no label, so nothing is rejected; leave the section out"))
+            if getattr(model, "naive_bayes", False):
+                found.append(("model.naive_bayes", "naive_bayes is for labels: one"))
+        if self.reject and self.reject.train == "uniform" and isinstance(model, Linear):
+            found.append(("reject.train", "model.name: linear learns of the classes alone; leave it out"))
+        if self.reject and not self.reject.label and not self.reject.splits and self.reject.accept is None:
+            found.append(("reject", "needs label or splits (where the texts of no class stand in the data), or accept: 0.95"))
+        if self.reject and self.reject.splits and "{split}" not in self.reject.splits:
+            found.append(("reject.splits", f"{self.reject.splits!r} lacks {{split}}, such as '{{split}}_oos'"))
+        return found
+
+
+@register_task("nlp.tasks.regression:Regression")
+class TextRegression(TextExperiment):
+    """One or several numbers per text."""
+
+    task: Literal["nlp.regression"]
+    target: NumberTarget = setting(NumberTarget, "what is known of the numbers in data.label_key")
+    loss: NumberLoss = setting(NumberLoss, "the loss")
+    evaluate: NumberEvaluate = setting(NumberEvaluate, "judging")
+
+    def problems(self) -> list[tuple[str, str]]:
+        found = super().problems() + number_problems(self)
+        if self.data.source in ("quick", "folder"):
+            found.append(("data.source", "numbers come from a column of a table, or a feature of TFDS"))
+        if self.data.labels == "many":
+            found.append(("data.labels", "is for classes; several numbers are columns in data.label_key"))
+        found += [(f"model.{name}", "is for classes; leave it out") for name in ("naive_bayes", "words") if getattr(self.model, name, None)]
+        return found
 
 
 def text_keys(data: TextData) -> list[Column]:

@@ -25,6 +25,7 @@ from pipelines.config.schema import (
 from pipelines.config.variants import Variants
 from pipelines.encoders.settings import BlendedModel, PretrainedModel
 from pipelines.fitting.settings import KernelModel, problems_at_once
+from pipelines.outputs.settings import NumberEvaluate, NumberLoss, NumberTarget, number_problems
 
 declare({
     "wer": MetricKind("min", True, "Word error rate"),
@@ -62,7 +63,7 @@ class SpeechData(FileData):
         None, "tfds feature or table column with the recordings; default: the first of audio, speech, path, file, audio_filepath, wav")
     label_key: str | Annotated[list[str], Field(min_length=2)] = setting(
         "label", "tfds feature or table column with the class; a list of columns, one of which holds 1 in each row, the others 0 (labels: "
-        "many: none, one or several)")
+        "many: none, one or several); of speech.regression the numbers, in one column or several")
     speaker_key: str = setting("speaker", "table column or tfds feature with the speaker, where there is one")
     start_key: str = setting("start", "table column with where in the file the recording starts, where there is one", unit="s")
     duration_key: str = setting("duration", "table column with how long the recording is, where there is one", unit="s")
@@ -354,7 +355,7 @@ class Decode(Evaluate):
 
 
 class SpeechExperiment(Experiment):
-    """What both tasks have."""
+    """What all tasks have."""
 
     frontend: Frontend = setting(Frontend, "features")
     augment: Augment = setting(Augment, "training augmentation")
@@ -406,6 +407,26 @@ class Commands(SpeechExperiment):
             found.append(("data.keywords", "they are for labels: one; leave them out"))
         if self.data.labels == "many" and self.evaluate.keyword is not None:
             found.append(("evaluate.keyword", "it is for labels: one; leave it out"))
+        return found
+
+
+@register_task("speech.tasks.regression:Regression")
+class SoundRegression(SpeechExperiment):
+    """One or several numbers per recording."""
+
+    task: Literal["speech.regression"]
+    data: Annotated[CommandData, COMMAND_SOURCES]
+    model: Annotated[Any, COMMAND_MODELS]
+    target: NumberTarget = setting(NumberTarget, "what is known of the numbers in data.label_key")
+    loss: NumberLoss = setting(NumberLoss, "the loss")
+    evaluate: NumberEvaluate = setting(NumberEvaluate, "judging")
+
+    def problems(self) -> list[tuple[str, str]]:
+        found = super().problems() + number_problems(self)
+        if self.data.source in ("synthetic", "folder"):
+            found.append(("data.source", "numbers come from a column of a table, or a feature of TFDS"))
+        found += [(f"data.{name}", "is for classes; leave it out") for name in ("keywords",) if getattr(self.data, name)]
+        found += [(f"model.{name}", "is for classes; leave it out") for name in ("names",) if getattr(self.model, name, None)]
         return found
 
 

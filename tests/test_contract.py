@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pipelines.config.registry import tasks
-from tests import alone, undrawn
+from tests import alone, numbers_made, undrawn
 from tests.encoders import tiny
 
 pytestmark = [pytest.mark.slow(seconds=150), pytest.mark.figures]
@@ -26,25 +26,23 @@ class Case:
         overrides: what makes it train in seconds.
         inputs: (empty folder, splits) -> what a person would hand to `quartet predict`.
         preset: saves a tiny encoder in an empty folder, for a task's model `pretrained`.
-        data: makes data in a folder, and says where they are, as settings of the section `data`.
+        data: writes made data into a folder, and says by which settings they are read.
     """
 
     config: str
     overrides: tuple[str, ...]
     inputs: Callable[[Path, Any], list[str]]
     preset: Callable[[Path], Any] | None = None
-    data: Callable[[Path], dict[str, Any]] | None = None
+    data: Callable[[Path], list[str]] | None = None
 
     def known(self, name: str, folder: Path) -> Any:
-        """The experiment; `folder` may take its encoder."""
+        """The experiment; `folder` may take its encoder and its data."""
         from pipelines.config.load import from_text, load
 
-        overrides = [*COMMON, *self.overrides]
+        overrides = [*COMMON, *self.overrides, *(self.data(folder) if self.data else [])]
         if self.preset is not None:
             self.preset(folder / "preset")
             overrides.append(f"model.preset={folder / 'preset'}")
-        if self.data is not None:
-            overrides += [f"data.{name}={value}" for name, value in self.data(folder).items()]
         return from_text(self.config, overrides, file=name) if "\n" in self.config else load(self.config, overrides)
 
 
@@ -67,17 +65,18 @@ def sound_files(folder: Path, splits: Any) -> list[str]:
     return [str(folder)]
 
 
-def pictures_of_several(folder: Path) -> dict[str, Any]:
+def pictures_of_several(folder: Path) -> list[str]:
     """The embedded digits with what is true of each: small, odd, round."""
     from vision.data.sources import digits
 
     source = digits()
     table = np.array([[digit < 4, digit % 2, digit in (0, 6, 8, 9)] for digit in range(10)], np.int64)
     np.savez(folder / "several.npz", image=source.arrays["image"][:400], label=table[source.labels[:400]])
-    return {"source": "npz", "path": str(folder / "several.npz"), "validation": 0.2, "test": 0.2}
+    settings = {"source": "npz", "path": str(folder / "several.npz"), "validation": 0.2, "test": 0.2}
+    return [f"data.{name}={value}" for name, value in settings.items()]
 
 
-def sounds_of_several(folder: Path) -> dict[str, Any]:
+def sounds_of_several(folder: Path) -> list[str]:
     """Tones of up to three pitches together."""
     import soundfile
 
@@ -89,7 +88,8 @@ def sounds_of_several(folder: Path) -> dict[str, Any]:
         names = ";".join(np.array(["low", "middle", "high"])[there])
         rows.append(f"{number}.wav,{names},{('train', 'train', 'test', 'validation')[number % 4]}")
     (folder / "several.csv").write_text("\n".join(rows))
-    return {"source": "table", "path": str(folder / "several.csv"), "split_key": "split", "validation": "validation", "seconds": 0.5}
+    settings = {"source": "table", "path": str(folder / "several.csv"), "split_key": "split", "validation": "validation", "seconds": 0.5}
+    return [f"data.{name}={value}" for name, value in settings.items()]
 
 
 MADE = """
@@ -114,6 +114,24 @@ train: {batch_size: 32}
 """
 MANY_IMAGES = f"task: vision.classification{SEVERAL}model: {{name: cnn, widths: [8, 8], hidden: 16}}"
 MANY_SOUNDS = f"task: speech.commands{SEVERAL}model: {{name: ds_cnn, width: 8, depth: 1}}\nfrontend: {{mels: 20}}"
+TEXT_NUMBERS = """
+task: nlp.regression
+data: {source: table, path: '', label_key: [price, weight], validation: 0.2, test: 0.2}
+model: {name: bag}
+train: {batch_size: 16}
+"""
+SOUND_NUMBERS = """
+task: speech.regression
+data: {source: table, path: '', label_key: semitones, rate: 8000, seconds: 0.5, validation: 0.2, test: 0.2}
+model: {name: ds_cnn, width: 8, depth: 1}
+train: {batch_size: 16}
+"""
+IMAGE_NUMBERS = """
+task: vision.regression
+data: {source: npz, path: '', validation: 0.2, test: 0.2}
+model: {name: cnn, widths: [8, 8], hidden: 16}
+train: {batch_size: 16}
+"""
 EASE = f"task: recsys.retrieval{MADE}model: {{name: ease, rank: 32}}"
 FACTORS = f"task: recsys.ranking{MADE}model: {{name: factors}}"
 
@@ -122,10 +140,10 @@ def known_users(folder: Path, splits: Any) -> list[str]:
     return ["3", "17", "nobody"]
 
 
-# fitted at once: no step trains them
-FITTED = {"nlp.classification/linear", "vision.classification/kernel"}  # as the cheap baseline is
-AT_ONCE = FITTED | {"recsys.retrieval/ease", "recsys.ranking/factors", "speech.commands/pretrained",
-                    "speech.transcription/pretrained", "vision.classification/blend", "vision.classification/many"}
+# fitted at once, so that no step trains them: the first as the cheap baseline is
+FITTED = {"nlp.classification/linear", "nlp.regression/linear", "vision.classification/kernel", "vision.regression/kernel"}
+AT_ONCE = FITTED | {"recsys.retrieval/ease", "recsys.ranking/factors", "speech.commands/pretrained", "speech.transcription/pretrained",
+                    "vision.classification/blend", "vision.classification/many", "vision.regression/pretrained"}
 CASES = {
     "nlp.classification": Case("nlp/quickstart", (), lambda folder, splits: ["a room for two nights", "", "breakfast? \U0001f600"]),
     "nlp.classification/pretrained": Case(
@@ -134,6 +152,10 @@ CASES = {
     "nlp.classification/linear": Case(
         "nlp/quickstart", ("tokens=null", "model={name: linear}"),
         lambda folder, splits: ["a room for two nights", "", "breakfast? \U0001f600"]),
+    "nlp.regression": Case(TEXT_NUMBERS, ("target.unit=[EUR, kg]",), lambda folder, splits: ["a golden bed", "", "bed? \U0001f600"],
+                           data=numbers_made.texts),
+    "nlp.regression/linear": Case(TEXT_NUMBERS, ("model={name: linear}",), lambda folder, splits: ["a golden bed", ""],
+                                  data=numbers_made.texts),
     "recsys.ranking": Case(RANKING, (), lambda folder, splits: ['{"user": "3", "item": "5"}', '{"user": "nobody", "item": "7"}']),
     "recsys.ranking/factors": Case(FACTORS, (), lambda folder, splits: ['{"user": "3", "item": "5"}', '{"user": "nobody", "item": "7"}']),
     "recsys.retrieval": Case(RETRIEVAL, (), known_users),
@@ -148,6 +170,7 @@ CASES = {
     "speech.transcription/pretrained": Case(TRANSCRIPTS, ("model={name: pretrained, preset: '', layers: 2}",), sound_files, tiny.whisper),
     "speech.transcription/whisper": Case(
         TRANSCRIPTS, ("model={name: whisper, preset: '', trains: whole, longest: 12}",), sound_files, tiny.whisper),
+    "speech.regression": Case(SOUND_NUMBERS, ("target.low=0",), sound_files, data=numbers_made.tones),
     "vision.classification/kernel": Case("vision/digits", ("model={name: kernel, support: 500}",), digit_files),
     "vision.classification/pretrained": Case(
         "vision/digits", ("model={name: pretrained, preset: '', finetune: {name: whole, head: new}}", "augment.shift=1"), digit_files,
@@ -158,6 +181,12 @@ CASES = {
         MANY_IMAGES, ("model={name: pretrained, preset: ''}",), digit_files, tiny.efficientnet, data=pictures_of_several),
     "speech.commands/many": Case(MANY_SOUNDS, (), sound_files, data=sounds_of_several),
     "vision.classification": Case("vision/digits", ("model.widths=[8, 8]", "model.hidden=16"), digit_files),
+    "vision.regression": Case(
+        IMAGE_NUMBERS, ("target.unit=grey levels", "augment.mixup=0.2"), digit_files, data=numbers_made.pictures),
+    "vision.regression/kernel": Case(IMAGE_NUMBERS, ("model={name: kernel}",), digit_files, data=numbers_made.pictures),
+    "vision.regression/pretrained": Case(
+        IMAGE_NUMBERS, ("model={name: pretrained, preset: '', finetune: {name: frozen}}", "loss.name=quantiles"), digit_files,
+        tiny.efficientnet, numbers_made.pictures),
 }
 COMMON = ("train.epochs=2", "train.precision=float32", "train.devices=cpu", "evaluate.bootstrap=100", "evaluate.worst=2",
           "monitor.samples=2")
@@ -210,7 +239,8 @@ def test_the_report_holds_what_the_task_follows(trained):
 SAMPLES = {"vision": "images", "speech": "audio", "nlp": "text", "recsys": "text"}  # TensorBoard's plugin that shows a domain's examples
 
 
-PROJECTED = {"nlp.classification": "words", "recsys.retrieval": "items", "recsys.sequential": "items"}  # vectors in its projector
+# vectors in its projector
+PROJECTED = {"nlp.classification": "words", "nlp.regression": "words", "recsys.retrieval": "items", "recsys.sequential": "items"}
 
 
 def test_the_answer_to_each_example_stands_beside_the_report(trained):
@@ -232,7 +262,8 @@ def test_a_cheap_model_stands_beside_every_classifier(trained):
     own, cheap = report["tables"]["test/baselines"]
     if run.task.output.chance() is None:
         metric = next(name for name in cheap if name.startswith("gain_in_")).removeprefix("gain_in_")
-        assert own.keys() == cheap.keys() and cheap[f"gain_in_{metric}"] == pytest.approx(own[metric] - cheap[metric])
+        sign = -1 if metric == "mae" else 1
+        assert own.keys() == cheap.keys() and cheap[f"gain_in_{metric}"] == pytest.approx(sign * (own[metric] - cheap[metric]))
         return
     assert own["accuracy"] == pytest.approx(report["metrics"]["test/accuracy"]["value"])
     assert run.task.output.chance()[1] < cheap["accuracy"] <= 1.0

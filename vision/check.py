@@ -10,17 +10,18 @@ from pipelines.config.yaml_text import inline
 from pipelines.data.check import LEVELS, Check, Read, check, shared_groups
 from pipelines.data.divide import divide, own_parts
 from pipelines.data.files import FileSource
+from pipelines.data.number_columns import NumberColumns
 from pipelines.data.opened import LENIENT, without
 from pipelines.data.source import Source, origin
 from vision.data.scan import Examined, examine
 from vision.data.sources import open_data
 from vision.data.splits import not_empty
-from vision.settings import ImageClassification
+from vision.settings import ImageExperiment
 
 IDENTICAL = "the same pixels"
 
 
-def check_images(experiment: ImageClassification, progress: Callable[[int, int], None] | None = None) -> Check:
+def check_images(experiment: ImageExperiment, progress: Callable[[int, int], None] | None = None) -> Check:
     """Reads every image of the splits that the experiment uses.
 
     Args:
@@ -30,11 +31,11 @@ def check_images(experiment: ImageClassification, progress: Callable[[int, int],
     Raises:
         DataError: where there are no splits to look at; everything else is a finding.
     """
-    data = experiment.data
+    data, numbers = experiment.data, NumberColumns.asked(experiment)
     if data.streaming:
         raise DataError("check reads data by number; run it with data.streaming=false on a part, such as data.name with fewer examples")
     # opened leniently, so that missing files are listed with the other findings
-    opened = open_data(data.model_copy(update=LENIENT))
+    opened = open_data(data.model_copy(update=LENIENT), numbers)
     examined: dict[int, Examined] = {}
     skip, lost = data.on_bad_example == "skip", list(opened.skipped)
 
@@ -48,7 +49,7 @@ def check_images(experiment: ImageClassification, progress: Callable[[int, int],
     pools: list[Source] = []
     train, validation, test, notes = divide(opened.names, not_empty(load, opened.place) if skip else load, data, opened.place)
     parts = {"train": train, "validation": validation, "test": test}
-    reads = {name: _read(source, examined) for name, source in parts.items() if source is not None}
+    reads = {name: _read(source, examined, numbers) for name, source in parts.items() if source is not None}
     result = check(opened.place, parts, reads, opened.classes, identical=IDENTICAL, skip=skip, lost=lost,
                  notes=[*opened.notes, *notes])
     if data.group_by is None:
@@ -68,15 +69,18 @@ def _paths(source: Source) -> list[str] | None:
     return [base.relative(int(number)) for number in numbers] if isinstance(base, FileSource) else None
 
 
-CHECKS = {"vision.classification": check_images}
+CHECKS = {"vision.classification": check_images, "vision.regression": check_images}
 ENCODED: dict[str, Callable[[str], dict[str, Any]]] = {"vision.classification": lambda preset: {}}  # it takes images as they are
 
 
-def _read(source: Source, examined: dict[int, Examined]) -> Read:
+def _read(source: Source, examined: dict[int, Examined], learned: NumberColumns | None) -> Read:
     pool, numbers = origin(source)
     seen = examined[id(pool)]
     reasons = dict(seen.bad)
     bad = [(place, reasons[number]) for place, number in enumerate(numbers.tolist()) if number in reasons]
     heights, widths = seen.heights[numbers], seen.widths[numbers]
     kinds = np.array([f"{height} x {width} px" for height, width in zip(heights.tolist(), widths.tolist())])
-    return Read(bad, seen.fingerprints[numbers], {"height, px": heights, "width, px": widths}, kinds)
+    measures = {"height, px": heights, "width, px": widths}
+    if learned and source.number_targets is not None:
+        measures |= {name: values for name, values in zip(learned.names, source.number_targets.T) if np.isfinite(values).all()}
+    return Read(bad, seen.fingerprints[numbers], measures, kinds)

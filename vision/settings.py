@@ -23,6 +23,7 @@ from pipelines.config.schema import (
 from pipelines.config.variants import Variants
 from pipelines.encoders.settings import BlendedModel
 from pipelines.fitting.settings import KernelModel, problems_at_once
+from pipelines.outputs.settings import NumberEvaluate, NumberLoss, NumberTarget, number_problems
 
 Count = Annotated[int, Field(ge=1)]
 Pair = Annotated[list[Count], Field(min_length=2, max_length=2)]
@@ -50,7 +51,8 @@ class ImageData(LabelData, FileData):
     image_key: str = setting("image", "tfds feature, table column or npz array with the images (npz: also <key>_train, <key>_test)")
     label_key: str | Annotated[list[str], Field(min_length=2)] = setting(
         "label", "tfds feature, table column or npz array with the labels (labels: many: of lists, or [n, labels] of 0 and 1); a list of "
-        "columns, one of which holds 1 in each row, the others 0 (labels: many: none, one or several)")
+        "columns, one of which holds 1 in each row, the others 0 (labels: many: none, one or several); of vision.regression the "
+        "numbers, in one column or several")
     image_size: Pixels | Annotated[list[Pixels], Field(min_length=2, max_length=2)] | None = setting(
         None, "height and width the model sees, one number or [height, width]; default: the data's own where all are equal", unit="px",
         search=True)
@@ -237,25 +239,22 @@ class ImageEvaluate(Evaluate):
     shift: int = setting(0, "also average over shifts of this many pixels (airbench's test-time crops)", unit="px", ge=0)
 
 
-@register_task("vision.tasks.classification:Classification")
-class ImageClassification(Experiment):
-    """One label per image, or several."""
+class ImageNumberEvaluate(NumberEvaluate, ImageEvaluate):
+    """Evaluation of numbers that belong to images."""
 
-    task: Literal["vision.classification"]
+
+class ImageExperiment(Experiment):
+    """What tasks on images share."""
+
     data: Annotated[ImageData, SOURCES]
     model: Annotated[Any, MODELS]
     augment: Augment = setting(Augment, "training augmentation")
-    loss: ClassificationLoss = setting(ClassificationLoss, "the loss")
-    evaluate: ImageEvaluate = setting(ImageEvaluate, "judging")
 
     def problems(self) -> list[tuple[str, str]]:
-        found = super().problems() + problems_at_once(self) + problems_of_labels(self)
+        found = super().problems() + problems_at_once(self)
         data, augment = self.data, self.augment
         if data.streaming and getattr(self.model, "fitted", False):
             found.append(("data.streaming", f"model.name: {self.model.name} is fitted to all images at once; leave it out"))
-        if data.streaming and not data.prepared and self.loss.class_weights == "balanced":
-            found.append(("loss.class_weights", "balanced needs the classes counted, and a stream is not read ahead; give {class: weight}, "
-                          "or train from prepared data (quartet prepare)"))
         if protection := protected_by(self.train):
             found += _mixing_examples(augment, self.model, protection)
         crop = augment.random_resized_crop
@@ -263,6 +262,39 @@ class ImageClassification(Experiment):
             found.append(("augment.random_resized_crop", f"{crop} is not [low, high] with 0 < low <= high <= 1"))
         return found
 
+
+@register_task("vision.tasks.classification:Classification")
+class ImageClassification(ImageExperiment):
+    """One label per image, or several."""
+
+    task: Literal["vision.classification"]
+    loss: ClassificationLoss = setting(ClassificationLoss, "the loss")
+    evaluate: ImageEvaluate = setting(ImageEvaluate, "judging")
+
+    def problems(self) -> list[tuple[str, str]]:
+        found = super().problems() + problems_of_labels(self)
+        if self.data.streaming and not self.data.prepared and self.loss.class_weights == "balanced":
+            found.append(("loss.class_weights", "balanced needs the classes counted, and a stream is not read ahead; give {class: weight}, "
+                          "or train from prepared data (quartet prepare)"))
+        return found
+
+
+@register_task("vision.tasks.regression:Regression")
+class ImageRegression(ImageExperiment):
+    """One or several numbers per image."""
+
+    task: Literal["vision.regression"]
+    target: NumberTarget = setting(NumberTarget, "what is known of the numbers in data.label_key")
+    loss: NumberLoss = setting(NumberLoss, "the loss")
+    evaluate: ImageNumberEvaluate = setting(ImageNumberEvaluate, "judging")
+
+    def problems(self) -> list[tuple[str, str]]:
+        found = super().problems() + number_problems(self)
+        if self.data.labels == "many":
+            found.append(("data.labels", "is for classes; several numbers are columns in data.label_key"))
+        if self.data.source in ("digits", "folder") or self.data.streaming:
+            found.append(("data.source", "numbers come from a column of a table, an array, or a feature of TFDS that is read by number"))
+        return found
 
 
 def _mixing_examples(augment: Augment, model: Any, protection: str) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""The facts of nlp.classification, checked when a run is loaded."""
+"""The facts of this domain's tasks, checked when a run is loaded."""
 
 from typing import Annotated, Literal
 
@@ -6,7 +6,7 @@ from pydantic import Field
 
 from pipelines.base.stored import FolderName
 from pipelines.encoders.facts import EncoderRecord, KerasObject
-from pipelines.task.facts import ClassFacts
+from pipelines.task.facts import ClassFacts, Facts, NumberFacts
 
 
 class KerasTokenizer(KerasObject):
@@ -16,7 +16,9 @@ class KerasTokenizer(KerasObject):
     lower: bool = False
 
 
-class TextFacts(ClassFacts):
+class TokenFacts(Facts):
+    """Of tokens and of a pretrained encoder."""
+
     vocabulary: Annotated[list[Annotated[str, Field(min_length=1, max_length=10_000)]], Field(max_length=50_000_000)] | None = None
     encoder: EncoderRecord | None = None
     backbone: KerasObject | None = None
@@ -26,4 +28,13 @@ class TextFacts(ClassFacts):
     words: Annotated[int, Field(ge=0, le=4)] | None = None  # longest run of tokens that is scored beside an encoder; null: 0
     buckets: Annotated[int, Field(ge=2, le=1 << 20)] | None = None  # rows of each linear classifier beside an encoder
     tokenizer: KerasTokenizer | None = None
+
+
+class TextFacts(TokenFacts, ClassFacts):
+    """Of nlp.classification."""
+
     threshold: Annotated[float, Field(ge=-1.0, le=2.0)] | None = None
+
+
+class TextNumberFacts(TokenFacts, NumberFacts):
+    """Of nlp.regression."""

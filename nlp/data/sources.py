@@ -22,6 +22,7 @@ from pipelines.data import folders, text_rows
 from pipelines.data.files import TensorSource
 from pipelines.data.fingerprint import of_files
 from pipelines.data.label_sets import labels_of_cell, labels_of_ones, named, one_example_each
+from pipelines.data.number_columns import TARGET, NumberColumns
 from pipelines.data.opened import Opened, check_columns, check_skipped
 from pipelines.data.records import tfds_source
 from pipelines.data.source import Source, Tensors
@@ -80,15 +81,16 @@ class Loaded(TextSource):
     label_sets: list[tuple[int, ...]] | None = None
 
 
-def open_data(data: TextData, reject: Reject | None = None, *, elsewhere: bool = False) -> Opened:
+def open_data(data: TextData, reject: Reject | None = None, *, elsewhere: bool = False, numbers: NumberColumns | None = None) -> Opened:
     """The data set. Raises DataError that names file, row or feature and the remedy.
 
     Args:
+        numbers: that are to be predicted, in the place of classes; they stand in the examples as `target`.
         elsewhere: the data need not be those of the training, so they need not have the splits that `reject.splits` names.
     """
     pattern = reject.splits if reject else None
-    found = SOURCES.build(data, pattern=pattern)
-    place, names, read, classes = found if isinstance(found, tuple) else _own(found, data)
+    found = SOURCES.build(data, pattern=pattern, numbers=numbers)
+    place, names, read, classes = found if isinstance(found, tuple) else _own(found, data, numbers)
     apart = {name: pattern.format(split=name) for name in names if pattern.format(split=name) in names} if pattern else {}
     if pattern and not apart and not elsewhere:
         raise DataError(f"reject.splits: {pattern}: {place} has no such split beside {', '.join(sorted(names))}")
@@ -100,7 +102,7 @@ def open_data(data: TextData, reject: Reject | None = None, *, elsewhere: bool =
             more = _usable(read(apart[split], False), data, opened, f"{place}: split {apart[split]}", labelled=False)
             kept, own = _appended(kept, more), len(kept.labels)
             marked += [True] * (len(kept.labels) - own)
-        return _numbered(kept, marked, data, opened)
+        return _with_numbers(kept) if numbers else _numbered(kept, marked, data, opened)
 
     opened = Opened(place, [name for name in names if name not in apart.values()], load, classes)
     return opened
@@ -176,18 +178,28 @@ def _numbered(rows: Rows, marked: Sequence[bool], data: TextData, opened: Opened
     return source
 
 
+def _with_numbers(rows: Rows) -> Source:
+    """Rows whose labels are tuples of numbers."""
+    with tf.device("CPU:0"):
+        targets = tf.constant(np.array(rows.labels, np.float32))
+    return Loaded(_tensor(rows.texts), {TARGET: targets}, rows.places, fingerprint=rows.fingerprint,
+                  groups=None if rows.groups is None else np.array(rows.groups))
+
+
 # place, splits, one of them (with labels, or of texts that need none), classes known from the start
 Read = tuple[str, list[str], Callable[[str, bool], Rows], list[str]]
 
 
-def read_shipped(data: TextData, pattern: str | None) -> Read:
+def read_shipped(data: TextData, pattern: str | None, numbers: NumberColumns | None) -> Read:
     """The data of the sources that ship with Quartet."""
-    return {"quick": _quick, "tfds": _tfds, "table": _table, "folder": _folder}[data.source](data, pattern)
+    if data.source in ("quick", "folder"):
+        return {"quick": _quick, "folder": _folder}[data.source](data, pattern)
+    return {"tfds": _tfds, "table": _table}[data.source](data, pattern, numbers)
 
 
-def _own(splits: Mapping[str, Mapping[str, Any]], data: TextData) -> Read:
+def _own(splits: Mapping[str, Mapping[str, Any]], data: TextData, numbers: NumberColumns | None) -> Read:
     """A registered source: split -> {"text": [n], "label": [n], "group": [n] where data.group_by asks}; with labels: many a label may be
-    a list."""
+    a list, and where numbers are predicted it is [n] or [n, columns]."""
     place, groups = f"source {data.source}", ("group",) if data.group_by else ()
     check_columns(splits, ("text", *groups), data.source)
 
@@ -196,7 +208,8 @@ def _own(splits: Mapping[str, Mapping[str, Any]], data: TextData) -> Read:
         check_columns({split: columns}, ("text", *(("label",) if labelled else ()), *groups), data.source)
         texts = [str(text) if isinstance(text, str) else text for text in columns["text"]]
         stored = columns["label"] if labelled else [None] * len(texts)
-        labels = [labels_of_cell(value, data.label_separator) if data.labels == "many" else text_rows.title(value) for value in stored]
+        labels: list[Any] = [labels_of_cell(value, data.label_separator) if data.labels == "many" else text_rows.title(value)
+                             for value in stored] if numbers is None else _rows_of(numbers.in_array(stored, f"{place} {split}"))
         own = [str(group) for group in columns["group"]] if groups else None
         digest = hashlib.sha256(json.dumps([texts, labels, own], default=str).encode()).hexdigest()[:16]
         return Rows(texts, labels, lambda number: f"{place} {split}[{number}]", own, [], digest)
@@ -214,7 +227,11 @@ def _quick(data: TextData, _: str | None) -> Read:
     return "the embedded sentences", ["all"], lambda split, labelled: rows, []
 
 
-def _tfds(data: TextData, _: str | None) -> Read:
+def _rows_of(targets: np.ndarray) -> list[tuple[float, ...]]:
+    return [tuple(row) for row in targets.tolist()]
+
+
+def _tfds(data: TextData, _: str | None, numbers: NumberColumns | None) -> Read:
     name = data.name or ""
     builder = prepared(name, data.data_dir)
     known = features(builder)
@@ -222,7 +239,7 @@ def _tfds(data: TextData, _: str | None) -> Read:
     label = known.get(str(data.label_key))
     titles = list(getattr(label, "names", None) or []) if hasattr(label, "int2str") else []
     many = data.labels == "many"
-    if label is not None and not many and label.shape != ():
+    if label is not None and not many and not numbers and label.shape != ():
         raise DataError(f"data.label_key: feature {data.label_key} of {name} is not one label for each example: {label}; "
                         "set data.labels: many where a text has several")
 
@@ -243,8 +260,9 @@ def _tfds(data: TextData, _: str | None) -> Read:
                 return None
             return titles[value] if titles else str(value)
 
-        labels = [tuple(map(title, each)) if isinstance(each, list) else
-                  labels_of_cell(title(each), data.label_separator) if many else title(each) for each in raw]
+        labels: list[Any] = _rows_of(numbers.in_array(raw, f"{source.title()} {data.label_key}")) if numbers else [
+            tuple(map(title, each)) if isinstance(each, list) else
+            labels_of_cell(title(each), data.label_separator) if many else title(each) for each in raw]
         groups = None if source.groups is None else source.groups.tolist()
         return Rows(joined, labels, source.name, groups, [], source.fingerprint())
 
@@ -275,14 +293,14 @@ def _folder(data: TextData, _: str | None) -> Read:
     return str(data.path), sorted(opened.splits), read, []
 
 
-def _table(data: TextData, beside: str | None) -> Read:
+def _table(data: TextData, beside: str | None, numbers: NumberColumns | None) -> Read:
     path = local(data.path or "")
     if path.is_dir():
         files = text_rows.split_files(path, beside)
         if data.split_key is not None:
             raise DataError(f"data.split_key: {path} has a file for each split already ({', '.join(file.name for file in files.values())})")
-        return str(path), sorted(files), lambda split, labelled: _rows(files[split], data, labelled, list(files.values()))[0], []
-    whole, parts = _rows(path, data)
+        return str(path), sorted(files), lambda split, labelled: _rows(files[split], data, labelled, list(files.values()), numbers)[0], []
+    whole, parts = _rows(path, data, numbers=numbers)
     if parts is None:
         return str(path), ["all"], lambda split, labelled: whole, []
 
@@ -297,7 +315,8 @@ def _table(data: TextData, beside: str | None) -> Read:
     return str(path), sorted(set(parts)), read, []
 
 
-def _rows(path: Path, data: TextData, labelled: bool = True, beside: Sequence[Path] = ()) -> tuple[Rows, list[str] | None]:
+def _rows(path: Path, data: TextData, labelled: bool = True, beside: Sequence[Path] = (),
+          numbers: NumberColumns | None = None) -> tuple[Rows, list[str] | None]:
     """The rows of a table, and each row's split where a column names it; without `labelled` no label column is needed. Its form is that of
     the files `beside` it, too."""
     keys = text_keys(data)
@@ -317,7 +336,9 @@ def _rows(path: Path, data: TextData, labelled: bool = True, beside: Sequence[Pa
                  for parts in zip(*columns[:len(keys)])]
     rest = columns[len(keys):]
     labels: list[Any]
-    if labelled and isinstance(data.label_key, list):
+    if numbers:
+        labels = _rows_of(numbers.read([rest.pop(0) for _ in marks], table.place))
+    elif labelled and isinstance(data.label_key, list):
         stored = {table.columns[key] if isinstance(key, int) else key: rest.pop(0) for key in marks}
         labels = labels_of_ones(stored) if data.labels == "many" else one_hot(stored, table.place)
     else:

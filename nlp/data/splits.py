@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from nlp import tokens
 from nlp.data.sources import OUTSIDE, Loaded, TextSource, open_data
-from nlp.settings import TextClassification
+from nlp.settings import TextClassification, TextExperiment
 from pipelines.base.errors import DataError
 from pipelines.config.schema import protected_by
 from pipelines.data.divide import check_several, divide
@@ -40,7 +40,7 @@ def load_texts(experiment: TextClassification, known: dict[str, Any] | None = No
         DataError: names file and remedy.
     """
     data, reject = experiment.data, experiment.reject
-    learned, remarks = ({name: known[name] for name in LEARNED if name in known}, []) if known else _of_preset(experiment)
+    learned, remarks = ({name: known[name] for name in LEARNED if name in known}, []) if known else of_preset(experiment)
     opened = open_data(data, reject, elsewhere=bool(known))
     train, validation, test, notes = divide(opened.names, opened.load, data, opened.place)
     parts = of_known_classes({"train": train, "validation": validation, "test": test}, opened, skip=data.on_bad_example == "skip")
@@ -78,7 +78,7 @@ def load_texts(experiment: TextClassification, known: dict[str, Any] | None = No
                   notes=(*opened.notes, *notes, *remarks))
 
 
-def _of_preset(experiment: TextClassification) -> tuple[dict[str, Any], list[str]]:
+def of_preset(experiment: TextExperiment) -> tuple[dict[str, Any], list[str]]:
     """Facts and notes of a pretrained encoder, before any data are read; nothing for other models."""
     if not experiment.own_tokens:
         return {}, []

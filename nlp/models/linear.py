@@ -63,7 +63,7 @@ class Fitted:
 
     def logits(self, ids: Iterable[tf.Tensor]) -> np.ndarray:
         """Token numbers [n, time] of some texts after the other -> [texts, classes], as the model gives them."""
-        texts = (weighed(_counted(one, len(self.rarity)), self.rarity, self.letters)[:, self.known] for one in ids)
+        texts = (weighed(counted(one, len(self.rarity)), self.rarity, self.letters)[:, self.known] for one in ids)
         return np.concatenate([each @ self.rows + self.bias for each in texts])
 
 
@@ -88,7 +88,7 @@ def fit(batches: Iterable[tuple[tf.Tensor, np.ndarray]], tokenizer: Tokenizer, c
         groups: [texts], of those that are held out together; None: each by itself.
     """
     size, letters = tokenizer.size, tokenizer.letters
-    parts = [(_counted(ids, size), labels) for ids, labels in batches]
+    parts = [(counted(ids, size), labels) for ids, labels in batches]
     held, labels = sparse.vstack([part[0] for part in parts], format="csr"), np.concatenate([part[1] for part in parts])
     many = labels.ndim > 1
     truth = labels > 0 if many else labels[:, None] == np.arange(classes)
@@ -110,7 +110,7 @@ def fit(batches: Iterable[tuple[tf.Tensor, np.ndarray]], tokenizer: Tokenizer, c
     return Fitted(weights, letters, known, (scale * rows).astype(np.float32), (scale * bias + shift).astype(np.float32), how)
 
 
-def _counted(ids: tf.Tensor, size: int) -> sparse.csr_matrix:
+def counted(ids: tf.Tensor, size: int) -> sparse.csr_matrix:
     """[texts, size] float32: how often a text holds each token."""
     rows = np.asarray(ids)
     there = rows != PAD

@@ -39,6 +39,7 @@ class TextClasses(Classes):
 
     answers = Answers({**MEANINGS, "label": "the most probable class; where texts can be rejected, the name for those below the threshold"})
     experiment: TextClassification
+    stored = "label"
 
     @property
     def outside(self) -> str:
@@ -118,6 +119,12 @@ class TextLabels(Labels):
     """Several labels a text."""
 
     experiment: TextClassification
+    stored = "label"
+
+    @property
+    def width(self) -> int:
+        """Outputs of the model."""
+        return len(self.classes)
 
     def explain(self, model: keras.Model, judgement: Judgement, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray],
                 source: Source) -> None:
@@ -134,19 +141,17 @@ def _explain(output: Any, model: keras.Model, judgement: Judgement, source: Sour
         attribution.add_words(output.task, model, judgement, source)
 
 
-class Classification(Task):
-    """nlp.classification. Facts: `classes`, `class_counts`, `vocabulary` (see nlp.data.splits), and `threshold`, chosen on validation."""
+class TextTask(Task):
+    """What tasks on texts share, whatever is said of them.
+
+    Its output says how many numbers the model gives (`width`), how a target is written (`name_of`), and in which entry of an example it is
+    `stored`.
+    """
 
     input_class = Texts
-    facts_schema = TextFacts
-    hub_name = "text-classification"
     input: Texts
-    output: TextClasses | TextLabels
-    experiment: TextClassification
-
-    def __init__(self, experiment: TextClassification, facts: dict[str, Any] | None = None):
-        self.output_class = TextLabels if experiment.data.labels == "many" else TextClasses
-        super().__init__(experiment, facts)
+    output: Any
+    experiment: Any
 
     def facts_error(self) -> str | None:
         wanted = ("backbone", "tokenizer", "pool") if self.experiment.own_tokens else (
@@ -156,7 +161,7 @@ class Classification(Task):
 
     def model(self) -> keras.Model:
         tokenizer = self.input.tokenizer
-        return models.build(self.experiment.model, size=tokenizer.size, classes=len(self.output.classes), facts=self.facts,
+        return models.build(self.experiment.model, size=tokenizer.size, classes=self.output.width, facts=self.facts,
                             limit=self.experiment.cutting.limit, letters=tokenizer.letters)
 
     def learn_fixed(self, model: keras.Model, train: Source) -> None:
@@ -173,20 +178,9 @@ class Classification(Task):
 
             size = self.input.tokenizer.size
             if settings.naive_bayes:
-                set_ratios(model, count_tokens(batches, size, len(self.output.classes)))
+                set_ratios(model, count_tokens(batches, size, self.output.width))
             else:
                 set_rarity(model, count_tokens(batches, size, 1)[:, 0], self.facts["splits"]["train"]["examples"])
-
-    def fit_at_once(self, model: keras.Model, train: Source, features: Features) -> str | None:
-        if not isinstance(self.experiment.model, Linear):
-            return None
-        from nlp.models import linear
-
-        some, tokenizer = fitting_part(train, SCORED), self.input.tokenizer
-        fitted = linear.fit(tokens.cut_labelled(some, tokenizer), tokenizer, len(self.output.classes), groups=some.groups,
-                            seed=self.experiment.train.seed)
-        linear.put(model, fitted)
-        return f"Linear support vector machines on tf-idf features: {fitted.how}."
 
     def show(self, source: Source, writer: "Writer", step: int, *, inputs: Any = None, targets: Any = None, split: str = "train") -> None:
         self._trained_on = source  # show_model takes words of it
@@ -222,12 +216,36 @@ class Classification(Task):
         """(label, words) of some texts: of the batch where tokens have names, else of as many others of the source, tokenised alike."""
         vocabulary = self.facts.get("vocabulary")
         if vocabulary:
-            labels = targets["label"].numpy()
+            labels = (targets["label"] if isinstance(targets, dict) else targets).numpy()
             texts = [["?" if number < FIRST else vocabulary[number - FIRST] for number in row[row != PAD].tolist()]
                      for row in ids]
         else:
             rows = source.gather((step * len(ids) + tf.range(len(ids), dtype=tf.int64)) % len(source))
-            labels = rows["label"].numpy()
+            labels = rows[self.output.stored].numpy()
             texts = [[word.decode("utf-8", "replace") for word in row] for row in self.input.tokenizer.words(rows["text"]).to_list()]
         return [(self.output.name_of(label), " ".join(words[:SHOWN]) + (" ..." if len(words) > SHOWN else ""))
                 for label, words in zip(labels, texts)]
+
+
+class Classification(TextTask):
+    """nlp.classification. Facts: `classes`, `class_counts`, `vocabulary` (see nlp.data.splits), and `threshold`, chosen on validation."""
+
+    facts_schema = TextFacts
+    hub_name = "text-classification"
+    output: TextClasses | TextLabels
+    experiment: TextClassification
+
+    def __init__(self, experiment: TextClassification, facts: dict[str, Any] | None = None):
+        self.output_class = TextLabels if experiment.data.labels == "many" else TextClasses
+        super().__init__(experiment, facts)
+
+    def fit_at_once(self, model: keras.Model, train: Source, features: Features) -> str | None:
+        if not isinstance(self.experiment.model, Linear):
+            return None
+        from nlp.models import linear
+
+        some, tokenizer = fitting_part(train, SCORED), self.input.tokenizer
+        fitted = linear.fit(tokens.cut_labelled(some, tokenizer), tokenizer, len(self.output.classes), groups=some.groups,
+                            seed=self.experiment.train.seed)
+        linear.put(model, fitted)
+        return f"Linear support vector machines on tf-idf features: {fitted.how}."

@@ -7,8 +7,8 @@ from typing import Any
 import tensorflow as tf
 
 from nlp import tokens
-from nlp.data import requests, splits
-from nlp.settings import TextClassification, text_keys
+from nlp.data import number_splits, requests, splits
+from nlp.settings import TextClassification, TextRegression, text_keys
 from nlp.tokens.base import PAD
 from pipelines.data.lengths import Lengths
 from pipelines.data.source import Tensors
@@ -26,7 +26,7 @@ BLANK = r"[\s\pZ\pC]*"  # only separators and invisible characters
 class Texts(Input):
     """Inputs of the model are token numbers [batch, time] int32. Facts: those of tokens and of a pretrained encoder (nlp.data.splits)."""
 
-    experiment: TextClassification
+    experiment: TextClassification | TextRegression
 
     @property
     def signature(self) -> Signature:  # type: ignore[override]
@@ -59,6 +59,8 @@ class Texts(Input):
         return TextRequests(self)
 
     def splits(self) -> Splits:
+        if isinstance(self.experiment, TextRegression):
+            return number_splits.load_numbers(self.experiment, self.facts)
         return splits.load_texts(self.experiment, self.facts)
 
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:

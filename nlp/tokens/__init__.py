@@ -32,8 +32,8 @@ def make(settings: Section, facts: dict[str, Any]) -> Tokenizer:
     return TOKENS.builder(settings).make(settings, facts.get("vocabulary", []))
 
 
-def cut_labelled(source: Source, tokenizer: Tokenizer) -> Iterator[tuple[tf.Tensor, np.ndarray]]:
-    """(token numbers [n, time] int32, labels [n, ...]) of some examples {"text", "label"} after the other."""
+def cut_labelled(source: Source, tokenizer: Tokenizer, key: str = "label") -> Iterator[tuple[tf.Tensor, np.ndarray]]:
+    """(token numbers [n, time] int32, labels [n, ...]) of some examples {"text", key} after the other."""
     for start in range(0, len(source), AT_ONCE):
         rows = source.gather(tf.range(start, min(start + AT_ONCE, len(source)), dtype=tf.int64))
-        yield tokenizer.ids(rows["text"]).to_tensor(PAD), rows["label"].numpy()
+        yield tokenizer.ids(rows["text"]).to_tensor(PAD), rows[key].numpy()

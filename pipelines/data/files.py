@@ -34,6 +34,7 @@ class FileSource(Source):
         self.labels, self.sets = one_or_several(labels)
         own = self.labels if self.sets is None else self.sets
         self._fields = {**(fields or {}), **({} if own is None else {"label": own})}
+        self.number_targets = self._fields.get("target")
         self.spec = {key: tf.TensorSpec([], tf.string),
                      **{name: tf.TensorSpec(value.shape[1:], tf.as_dtype(value.dtype)) for name, value in self._fields.items()}}
         self._encoded = [os.fsencode(path) for path in self.paths]
@@ -95,6 +96,7 @@ class TensorSource(Source):
         self._title, self._fingerprint = title, fingerprint
         self.groups = groups
         self.labels, self.sets = one_or_several(labels)
+        self.number_targets = self._values["target"].numpy() if "target" in self._values else None
         self.spec = {name: tf.TensorSpec(value.shape[1:], value.dtype) for name, value in self._values.items()}
 
     def __len__(self) -> int:

@@ -23,6 +23,8 @@ class Source(ABC):
         arrays: name -> array [examples, ...] where everything lies in memory already, else None.
         labels: int array [examples], class of each example, where the data has classes, else None.
         sets: float32 array [examples, labels] of 0 and 1 where an example may have several labels, or none; else None.
+        number_targets: float32 array [examples, columns], the numbers that are to be predicted, NaN where one is missing, else None; they
+            also stand in the examples, as `target`.
         groups: array [examples] of str, group of each example (data.group_by), else None.
         pieces: int array [examples], of those that are pieces of longer recordings, in order, the number of the recording, else -1; what
             is held out of them is whole recordings or the ends of all, never pieces from between. None: there are no such examples.
@@ -37,6 +39,7 @@ class Source(ABC):
     arrays: dict[str, np.ndarray] | None = None
     labels: np.ndarray | None = None
     sets: np.ndarray | None = None
+    number_targets: np.ndarray | None = None
     groups: np.ndarray | None = None
     pieces: np.ndarray | None = None
     lengths: np.ndarray | None = None
@@ -83,7 +86,7 @@ class ArraySource(Source):
         if len(set(lengths.values())) != 1:
             raise ValueError(f"arrays differ in length: {lengths}")
         self.arrays = arrays
-        self.groups = groups
+        self.groups, self.number_targets = groups, arrays.get("target")
         self.labels, self.sets = one_or_several(labels)
         self.spec = {key: tf.TensorSpec(value.shape[1:], tf.as_dtype(value.dtype)) for key, value in arrays.items()}
         self._title, self._names, self._fingerprint = title, names, fingerprint
@@ -142,6 +145,7 @@ class Subset(Source):
         self.spec = base.spec
         self.labels = None if base.labels is None else base.labels[numbers]
         self.sets = None if base.sets is None else base.sets[numbers]
+        self.number_targets = None if base.number_targets is None else base.number_targets[numbers]
         self.groups = None if base.groups is None else base.groups[numbers]
         self.pieces = None if base.pieces is None else base.pieces[numbers]
         self.lengths = None if base.lengths is None else base.lengths[numbers]

@@ -26,12 +26,14 @@ WIDTHS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)  # times the mean squared distance of
 RIDGES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)  # of the kernel's diagonal, which is 1
 PARTS = (0.0, 0.3, 1.0, 3.0)  # of a block of features in the distance
 FIRST = (2, 3, 2)  # places of what is tried first: a width, a ridge, and the part of every block
-GAIN = 1e-3  # nats by which another one is better
+GAIN = 1e-3  # of the loss (see `_Choice`) by which another one is better
 MOST, SUPPORT = 50_000, 3_000  # examples that are fitted to, and that answers are compared with
 CHOOSING = 1_500  # examples on which these are chosen, at most
 CHUNK = 4_096  # examples whose similarities are computed at a time
 EVEN = 0.5  # score of a label that is as likely there as not
 STILL = 1e-6  # a deviation below which a feature says nothing
+
+Truth = Callable[[dict[str, np.ndarray]], np.ndarray]  # targets of examples -> what is learned of them
 
 
 class Described(keras.layers.Layer):
@@ -93,6 +95,12 @@ def build(shape: Sequence[int], describe: Callable[[Any], tf.Tensor], *, support
     return keras.Model(inputs, KernelMachine(support, classes, name="machine")(features), name="kernel")
 
 
+def kept_of(facts: dict[str, Any], support: int = SUPPORT) -> int:
+    """Training examples that a model keeps, `support` at most, by the facts of its task."""
+    counts = facts.get("class_counts")
+    return min(support, sum(counts) if counts else facts["splits"]["train"]["examples"])
+
+
 @dataclass(frozen=True)
 class Fitted:
     """What was learned; `examples` are scaled features. `how` says what was chosen, and by what. Of the examples that it was chosen on
@@ -114,37 +122,46 @@ class Fitted:
                                for start in range(0, len(scaled), CHUNK)])
 
 
+def label_of(targets: dict[str, np.ndarray]) -> np.ndarray:
+    """What is learned of examples of one class each: its number, [n] int."""
+    return targets["label"]
+
+
 def fit_model(model: keras.Model, train: Source, features: Features, describe: Callable[[Any], tf.Tensor], *, blocks: Sequence[int] = (),
-              seed: int = 0) -> str:
+              seed: int = 0, truth: Truth = label_of) -> str:
     """Fits a model of `build`; says how. Arguments as those of `fit_source`."""
     machine = model.get_layer("machine")
-    fitted = fit_source(train, features, describe, machine.classes, blocks=blocks, support=machine.support, seed=seed)
+    classes = machine.classes if truth is label_of else None
+    fitted = fit_source(train, features, describe, classes, blocks=blocks, support=machine.support, seed=seed, truth=truth)
     machine.put(fitted)
     return fitted.how
 
 
-def fit_source(train: Source, features: Features, describe: Callable[[Any], tf.Tensor], classes: int, *, blocks: Sequence[int] = (),
-               most: int = MOST, support: int = SUPPORT, seed: int = 0) -> Fitted:
-    """Fits examples of one class each, or of several labels.
+def fit_source(train: Source, features: Features, describe: Callable[[Any], tf.Tensor], classes: int | None, *, blocks: Sequence[int] = (),
+               most: int = MOST, support: int = SUPPORT, seed: int = 0, truth: Truth = label_of) -> Fitted:
+    """Fits examples of one class each, of several labels, or of numbers.
 
     Args:
         features: as a task's `baseline` takes it.
         describe: the model's inputs -> [batch, width] float32, in graph.
         most: examples that are fitted to; of more, these are drawn.
         classes, blocks, support, seed: as `fit` takes them.
+        truth: targets -> what is learned, as `fit` takes it.
     """
     part = fitting_part(train, most)
     values, targets = features(part, describe)
-    return fit(values, targets["label"], classes, groups=part.groups, blocks=blocks, support=support, seed=seed)
+    return fit(values, truth(targets), classes, groups=part.groups, blocks=blocks, support=support, seed=seed)
 
 
-def fit(features: np.ndarray, labels: np.ndarray, classes: int, *, groups: np.ndarray | None = None, blocks: Sequence[int] = (),
+def fit(features: np.ndarray, labels: np.ndarray, classes: int | None, *, groups: np.ndarray | None = None, blocks: Sequence[int] = (),
         support: int = SUPPORT, seed: int = 0) -> Fitted:
     """Fits all examples.
 
     Args:
         features: [n, width].
-        labels: [n] int, 0 .. classes - 1; or [n, classes] of 0 and 1 where an example has several: each logit is then of one label.
+        labels: [n] int, 0 .. classes - 1; [n, classes] of 0 and 1 where an example has several, so that each logit is of one label; or
+            [n, columns] float, numbers.
+        classes: None where numbers are learned.
         groups: [n], of examples that are held out together; None: each by itself.
         blocks: widths of groups of features that stand beside one another, of which folds choose how much each counts; empty: one.
         support: examples that are kept, at most.
@@ -152,20 +169,20 @@ def fit(features: np.ndarray, labels: np.ndarray, classes: int, *, groups: np.nd
     blocks = blocks or (features.shape[1],)
     mean, scale = _scaling(features, blocks)
     scaled = ((features - mean) * scale).astype(np.float32)
-    several = labels.ndim == 2
-    truth = labels.astype(np.float64) if several else np.eye(classes)[labels]
+    several = classes is not None and labels.ndim == 2
+    truth = labels.astype(np.float64) if classes is None or several else np.eye(classes)[labels]
     bias = truth.mean(0)
     draw = np.random.default_rng(seed)
     some = _some(len(labels), CHOOSING, draw)
-    fold = folds(None if several else labels[some], None if groups is None else groups[some], len(some), seed)
+    fold = folds(labels[some] if labels.ndim == 1 else None, None if groups is None else groups[some], len(some), seed)
     with threadpool_limits(1, user_api="blas"):  # of matrices this small: several threads wait for one another for most of the time
-        chosen = _chosen(scaled[some], blocks, (truth - bias)[some], bias, labels[some], fold)
+        chosen = _chosen(scaled[some], blocks, (truth - bias)[some], bias, None if classes is None else labels[some], fold)
     factor = np.repeat(np.sqrt(np.array(chosen.parts) / chosen.width), blocks).astype(np.float32)
     scaled *= factor
     kept = _some(len(labels), support, draw)
     coefficients = _solved(scaled, scaled[kept], truth - bias, chosen.ridge)
-    how = (f"width {chosen.width:g} and ridge {chosen.ridge:g} were chosen on train, held out in {fold.max() + 1} folds "
-           f"({chosen.right:.1%} right)")
+    well = f"R squared {chosen.right:.3g}" if classes is None else f"{chosen.right:.1%} right"
+    how = f"width {chosen.width:g} and ridge {chosen.ridge:g} were chosen on train, held out in {fold.max() + 1} folds ({well})"
     border, sharpness = EVEN if several else 0.0, chosen.sharpness
     return Fitted(mean, scale * factor, scaled[kept], sharpness * coefficients, sharpness * (bias - border), how,
                   sharpness * (chosen.scores - border), labels[some])
@@ -189,12 +206,12 @@ def _distances(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, order=True)
 class _Choice:
-    """What was tried, by its mean loss on held-out examples in nats.
+    """What was tried, by its mean loss on held-out examples: in nats, or of numbers the squared error by their variance.
 
     Attributes:
         parts: of each block in the squared distance.
-        sharpness: by which scores are log-odds.
-        right: share of right answers.
+        sharpness: by which scores are log-odds; 1 of numbers.
+        right: share of right answers; of numbers R squared.
         scores: of the held-out examples, [n, classes].
     """
 
@@ -207,9 +224,9 @@ class _Choice:
     scores: np.ndarray = field(compare=False)
 
 
-def _chosen(scaled: np.ndarray, blocks: Sequence[int], wanted: np.ndarray, bias: np.ndarray, labels: np.ndarray, fold: np.ndarray,
-            ) -> _Choice:
-    """The best by its loss: a climb from `FIRST`, one step of one of them at a time."""
+def _chosen(scaled: np.ndarray, blocks: Sequence[int], wanted: np.ndarray, bias: np.ndarray, labels: np.ndarray | None,
+            fold: np.ndarray) -> _Choice:
+    """The best by its loss, of numbers where there are no labels: a climb from `FIRST`, one step of one of them at a time."""
     edges = np.cumsum([0, *blocks])
     apart = [_distances(*2 * (scaled[:, first:last],)).astype(np.float64) for first, last in pairwise(edges)]
     scales = (WIDTHS, RIDGES, *([PARTS] * len(blocks) if len(blocks) > 1 else [(1.0,)]))
@@ -219,10 +236,17 @@ def _chosen(scaled: np.ndarray, blocks: Sequence[int], wanted: np.ndarray, bias:
         if place not in tried:
             width, ridge, *parts = (scale[number] for scale, number in zip(scales, place))
             kernel = np.exp(-sum(part * distances for part, distances in zip(parts, apart)) / width)
-            scores = bias + _held_out(kernel, wanted, ridge, fold)
-            sharpness, loss = of_classes(scores, labels) if labels.ndim == 1 else of_labels(scores, labels > EVEN, EVEN)
-            right = scores.argmax(1) == labels if labels.ndim == 1 else (scores > EVEN) == (labels > EVEN)
-            tried[place] = _Choice(loss, width, ridge, tuple(parts), sharpness, float(np.mean(right)), scores)
+            scores = bias + held_out(kernel, wanted, ridge, fold)
+            if labels is None:
+                sharpness, loss = 1.0, float(np.square(scores - bias - wanted).mean() / max(np.square(wanted).mean(), STILL))
+                right = 1.0 - loss
+            elif labels.ndim == 1:
+                sharpness, loss = of_classes(scores, labels)
+                right = float(np.mean(scores.argmax(1) == labels))
+            else:
+                sharpness, loss = of_labels(scores, labels > EVEN, EVEN)
+                right = float(np.mean((scores > EVEN) == (labels > EVEN)))
+            tried[place] = _Choice(loss, width, ridge, tuple(parts), sharpness, right, scores)
         return tried[place]
 
     best = (*FIRST[:2], *([FIRST[2]] * len(blocks) if len(blocks) > 1 else [0]))
@@ -239,7 +263,7 @@ def _chosen(scaled: np.ndarray, blocks: Sequence[int], wanted: np.ndarray, bias:
     return attempt(best)
 
 
-def _held_out(kernel: np.ndarray, wanted: np.ndarray, ridge: float, fold: np.ndarray) -> np.ndarray:
+def held_out(kernel: np.ndarray, wanted: np.ndarray, ridge: float, fold: np.ndarray) -> np.ndarray:
     """What each example is answered by the fit to the examples of the other folds, [n, classes]."""
     factor = cho_factor(kernel + ridge * np.eye(len(kernel)), lower=True, overwrite_a=True)
     coefficients, answers = cho_solve(factor, wanted), np.empty_like(wanted)

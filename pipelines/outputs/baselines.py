@@ -14,6 +14,7 @@ from pipelines.data.source import Source
 from pipelines.fitting import kernel
 from pipelines.outputs import label_metrics
 from pipelines.task import intervals
+from pipelines.task.input import Cheap
 from pipelines.task.output import Features
 from pipelines.task.results import Baseline, Judgement, Metric
 from pipelines.task.units import EXAMPLES
@@ -43,6 +44,22 @@ def kernel_baseline(name: str, train: Source, features: Features, describe: Call
     return Baseline(name, "example_f1" if several else "accuracy", score)
 
 
+def number_baseline(train: Source, features: Features, cheap: Cheap, output: Any) -> Baseline:
+    """Kernel ridge regression on a part of train.
+
+    Args:
+        output: a `numbers.Numbers`.
+    """
+    fitted = kernel.fit_source(train, features, cheap.describe, None, blocks=cheap.blocks, most=MOST, truth=output.fitted_to)
+
+    def score(source: Source) -> np.ndarray:
+        values, targets = features(source, cheap.describe)
+        errors: np.ndarray = output.errors(fitted.logits(values), targets)
+        return errors
+
+    return Baseline(cheap.name.replace("machine", "ridge"), output.watch[0], score, output.watch[1])
+
+
 def put_beside(judgement: Judgement, baseline: Baseline, own: np.ndarray, other: np.ndarray, resamples: int, *,
                cost: Cost | None = None) -> None:
     """Adds the table `baselines`, and `compare`s.
@@ -56,7 +73,8 @@ def put_beside(judgement: Judgement, baseline: Baseline, own: np.ndarray, other:
     own, other = own[counts], other[counts]
     if not len(own):
         return
-    here, there, gain = (intervals.mean(values, resamples=resamples, units=units) for values in (own, other, own - other))
+    better = own - other if baseline.better == "max" else other - own
+    here, there, gain = (intervals.mean(values, resamples=resamples, units=units) for values in (own, other, better))
     judgement.tables["baselines"] = [
         {"model": name, **_bounded(baseline.metric, metric), **_bounded(f"gain_in_{baseline.metric}", over)}
         for name, metric, over in (("this model", here, None), (baseline.name, there, gain))]

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.data.source import Source, Tensors
+from pipelines.fitting import kernel
 from pipelines.fitting.settings import FittedModel
 from pipelines.outputs import classification, classifier
 from pipelines.outputs.baselines import kernel_baseline
@@ -32,9 +33,16 @@ class Classes(Output):
         classes: list[str] = self.facts["classes"]
         return classes
 
-    def name_of(self, label: Any) -> str:
-        """A label in words; of mixed examples the class that weighs most."""
-        return self.classes[int(label if np.ndim(label) == 0 else label.argmax())]
+    @property
+    def width(self) -> int:
+        """Outputs of the model."""
+        return len(self.classes)
+
+    def name_of(self, target: Any) -> str:
+        """A target in words: a class number, or the shares of the classes, [classes], of which the largest is named."""
+        return self.classes[int(target if np.ndim(target) == 0 else np.argmax(target))]
+
+    fitted_to = staticmethod(kernel.label_of)
 
     def targets(self, examples: Tensors, changes: Tensors | None = None) -> Tensors:
         """{"label"}; of examples that were mixed with a `partner`, what each `share` [batch] leaves of both."""

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.data.source import Source, Tensors
+from pipelines.fitting import kernel
 from pipelines.fitting.settings import FittedModel
 from pipelines.outputs import label_metrics
 from pipelines.outputs.baselines import kernel_baseline
@@ -31,6 +32,13 @@ class Labels(Output):
     def classes(self) -> list[str]:
         classes: list[str] = self.facts["classes"]
         return classes
+
+    @property
+    def width(self) -> int:
+        """Outputs of the model."""
+        return len(self.classes)
+
+    fitted_to = staticmethod(kernel.label_of)
 
     @property
     def thresholds(self) -> np.ndarray:

@@ -74,10 +74,12 @@ class Baseline:
 
     Attributes:
         name: what it is, as the report calls it: "kernel ridge on 16 x 16 px".
-        metric: the metric that `score` gives of each example, larger is better: "accuracy".
+        metric: the metric that `score` gives of each example: "accuracy".
         score: a source -> [n] float64, of each of its examples.
+        better: "max" where larger is better, "min" where smaller is.
     """
 
     name: str
     metric: str
     score: Callable[[Source], np.ndarray]
+    better: str = "max"

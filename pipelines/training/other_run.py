@@ -61,8 +61,9 @@ def model_of(setting: str, folder: Path, task: Task, train: Source) -> keras.Mod
     kind = registry.task_class(experiment.task)
     facts = stored.read(folder / "model" / "facts.json", kind.facts_schema).model_dump(exclude_unset=True, by_alias=True)
     theirs: Task = kind(experiment, facts)
-    if facts.get("classes") != task.facts.get("classes"):
-        raise ConfigError(f"{setting}: {folder} knows other classes than these data have, or in another order")
+    for name, what in (("classes", "classes"), ("targets", "numbers, or another scale of them,")):
+        if facts.get(name) != task.facts.get(name):
+            raise ConfigError(f"{setting}: {folder} knows other {what} than these data have, or in another order")
     if _seen(theirs, train) != _seen(task, train):
         raise ConfigError(f"{setting}: {folder} sees other inputs than this model would; it needs these data, "
                           "sizes, front end or tokens, learned from the same train split")

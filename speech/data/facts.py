@@ -6,7 +6,7 @@ from pydantic import Field
 
 from pipelines.base.stored import Count, Record, Text
 from pipelines.encoders.facts import EncoderRecord, KerasObject
-from pipelines.task.facts import ClassFacts, Facts, Moment
+from pipelines.task.facts import ClassFacts, Facts, Moment, NumberFacts
 
 
 class FeatureFacts(Facts):
@@ -36,11 +36,20 @@ class Names(Record):
     first: Annotated[list[Token], Field(min_length=1, max_length=1_000_000)]
 
 
-class CommandFacts(FeatureFacts, EncoderFacts, ClassFacts):
+class WindowFacts(FeatureFacts, EncoderFacts):
     """`pool`: how one vector is made of a pretrained encoder's: of the loud steps, quieter ones count less; null: they count alike, as in
-    runs before there was another way. `names`: of model.names; null without."""
+    runs before there was another way."""
 
     pool: Literal["loudness"] | None = None
+
+
+class SoundNumberFacts(WindowFacts, NumberFacts):
+    """Of speech.regression."""
+
+
+class CommandFacts(WindowFacts, ClassFacts):
+    """`names`: of model.names; null without."""
+
     names: Names | None = None
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from pipelines.base.errors import DataError
 from pipelines.config.messages import listed
 from pipelines.data.label_sets import labels_in_table
+from pipelines.data.number_columns import NumberColumns
 from pipelines.data.opened import Opened, check_skipped
 from pipelines.data.tables import LeftOut, absent_files, column, read_table, row, split_names, values_of
 from pipelines.stores.copies import local
@@ -28,8 +29,9 @@ class BadRow:
     why: str
 
 
-def open_table(data: SpeechData, texts: bool) -> Opened[Recordings]:
-    """A table's rows as recordings, paths from the table's folder. Raises DataError that names the row."""
+def open_table(data: SpeechData, texts: bool, numbers: NumberColumns | None = None) -> Opened[Recordings]:
+    """A table's rows as recordings, paths from the table's folder; `numbers` stand in the place of labels, as texts. Raises DataError that
+    names the row."""
     path = local(data.path or "", folder=True)
     if texts and is_lj(path):
         rows = list(lj_rows(path))
@@ -52,6 +54,8 @@ def open_table(data: SpeechData, texts: bool) -> Opened[Recordings]:
             if value is None:
                 raise DataError(f"{row(path, number)}: no value in column {what} ({setting})")
             values.append(" ".join(str(value).split()))
+    elif numbers:
+        values = [" ".join(map(repr, cells)) for cells in numbers.in_table(table, path).tolist()]
     else:
         values = labels_in_table(table, data, path)
     splits = split_names(values_of(table, data.split_key, path, "data.split_key"), data) if data.split_key else ["all"] * len(values)

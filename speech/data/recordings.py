@@ -61,6 +61,7 @@ class Recordings(Source):
         self.groups, self.pieces = groups, pieces
         self.lengths = facts.lengths
         self.fields = {**(fields or {}), **({} if self.label is None else {"label": self.label})}
+        self.number_targets = self.fields.get("target")
         self.spec = {"samples": tf.TensorSpec([None], tf.int16), "length": tf.TensorSpec([], tf.int32),
                      **{name: tf.TensorSpec(value.shape[1:], tf.as_dtype(value.dtype)) for name, value in self.fields.items()}}
         self._tensors: Tensors | None = None

@@ -15,6 +15,7 @@ from pipelines.config.messages import listed
 from pipelines.data.divide import ALIASES, find
 from pipelines.data.label_sets import labels_of_array, named, one_example_each
 from pipelines.data.memory import Recordings as InMemory
+from pipelines.data.number_columns import NumberColumns
 from pipelines.data.opened import Opened, check_columns
 from pipelines.data.records import RecordSource, tfds_source
 from pipelines.data.tfds import as_text, features, prepared
@@ -40,18 +41,21 @@ STORED_RATES = {"spoken_digit": 8000, "yes_no": 8000, "speech_commands": 16_000,
 NOISE_FOLDER = "_background_noise_"  # of Google's Speech Commands: long recordings of noise beside the class folders
 
 
-def open_data(data: SpeechData, *, texts: bool) -> Opened[Recordings]:
-    """The data set, with transcripts where `texts`, else with class names. Raises DataError that names file or row and the remedy."""
-    found = (TRANSCRIPT_SOURCES if texts else COMMAND_SOURCES).build(data, texts=texts)
+def open_data(data: SpeechData, *, texts: bool, numbers: NumberColumns | None = None) -> Opened[Recordings]:
+    """The data set, with transcripts where `texts`, else with class names, or the `numbers` that are to be predicted as texts. Raises
+    DataError that names file or row and the remedy."""
+    found = (TRANSCRIPT_SOURCES if texts else COMMAND_SOURCES).build(data, texts=texts, numbers=numbers)
     opened = found if isinstance(found, Opened) else _own(found, data, texts)
     if data.test_names is not None or data.test_last is not None:
         opened = _own_test(opened, data)
     return opened
 
 
-def open_shipped(data: SpeechData, texts: bool) -> Opened[Recordings]:
+def open_shipped(data: SpeechData, texts: bool, numbers: NumberColumns | None) -> Opened[Recordings]:
     """See `open_data`; of the sources that ship with Quartet."""
-    return {"synthetic": _synthetic, "tfds": _tfds, "folder": _folder, "table": open_table, "none": _none}[data.source](data, texts)
+    if data.source == "table":
+        return open_table(data, texts, numbers)
+    return {"synthetic": _synthetic, "tfds": _tfds, "folder": _folder, "none": _none}[data.source](data, texts)
 
 
 def _own(splits: Mapping[str, Mapping[str, Any]], data: SpeechData, texts: bool) -> Opened[Recordings]:

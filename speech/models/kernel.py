@@ -20,7 +20,7 @@ REACH = 2  # frames to each side over which the slope of a coefficient is taken
 def build(settings: Kernel, *, frames: int, width: int, classes: int, facts: dict[str, Any], describe: Callable[[Any], tf.Tensor],
           ) -> keras.Model:
     """See speech.models.command_model. All weights are 0 before they are fitted, and no step trains them."""
-    return kernel.build((frames, width), describe, support=min(settings.support, sum(facts["class_counts"])), classes=classes)
+    return kernel.build((frames, width), describe, support=kernel.kept_of(facts, settings.support), classes=classes)
 
 
 def cepstral_statistics(bands: tf.Tensor, mels: int | None = None) -> tf.Tensor:

@@ -18,7 +18,7 @@ from pipelines.encoders.features import ClassScores
 from pipelines.encoders.linear_head import Emphasis
 from pipelines.encoders.presets import hub
 from pipelines.encoders.settings import PretrainedModel
-from pipelines.fitting.kernel import SUPPORT
+from pipelines.fitting.kernel import kept_of
 from speech.models import moonshine
 from speech.models.whisper import STRIDE, encoder
 from speech.models.whisper_decoder import Decoder
@@ -103,7 +103,7 @@ def commands(settings: PretrainedCommands, *, frames: int, classes: int, facts: 
     model = keras.Model(inputs, head(features(inputs)), name="pretrained")
     if settings.blend is None:
         return model
-    return blend.build(model, inputs.shape[1:], describe, support=min(SUPPORT, sum(facts["class_counts"])), classes=classes)
+    return blend.build(model, inputs.shape[1:], describe, support=kept_of(facts), classes=classes)
 
 
 def transcripts(settings: PretrainedTranscripts, *, tokens: int, facts: dict[str, Any]) -> keras.Model:

@@ -95,20 +95,66 @@ class SoundLabels(Labels):
         return judgement
 
 
-class CommandTask(Task):
+class WindowTask(Task):
+    """What tasks on recordings of one length share, whatever is said of them.
+
+    Its output says how many numbers the model gives (`width`), how a target is written (`name_of`), and what a model that is fitted at
+    once learns (`fitted_to`).
+    """
+
+    input_class = Windows
+    input: Windows
+    output: Any
+    experiment: Any
+
+    def model(self) -> keras.Model:
+        return command_model(self.experiment.model, frames=self.input.frames, width=self.input.front_end.width,
+                             classes=self.output.width, facts=self.facts, describe=self.input.cheap.describe)
+
+    def fit_at_once(self, model: keras.Model, train: Source, features: Features) -> str | None:
+        seed, settings, cheap = self.experiment.train.seed, self.experiment.model, self.input.cheap
+        if isinstance(settings, PretrainedCommands) and settings.fitted:
+            return blend.fit_model(self, model, train, features, cheap.describe, blocks=cheap.blocks, seed=seed)
+        if not isinstance(settings, Kernel):
+            return None
+        how = kernel.fit_model(model, train, features, cheap.describe, blocks=cheap.blocks, seed=seed, truth=self.output.fitted_to)
+        return f"{cheap.name}: {how}."
+
+    def show_epoch(self, model: keras.Model, writer: "Writer", step: int, *, examples: Tensors, inputs: Any, targets: Any) -> None:
+        """Audio, spectrograms before and after augmentation, and the model's answers; only now and then where epochs are short."""
+        if not self.drawing.due():
+            return
+        names = [self.output.name_of(target) for target in targets.numpy()[:SHOWN]]
+        waves = examples["samples"][:SHOWN].numpy() / np.float32(32768.0)
+        before = self.input.features(tf.constant(waves))
+        answers = self.output.answer(lambda batch: model(batch, training=False), before)
+        captions = [f"{name}; answered {answer}" for name, answer in zip(names, self.written(answers))]
+        pairs = [[first, second] for first, second in zip(*(self.input.front_end.bands(batch).numpy() for batch in (before, inputs)))]
+        hop = self.input.front_end.seconds
+        with self.drawing:
+            writer.audio("recordings", waves, self.experiment.data.rate, step, captions=captions)
+            writer.figure("features", sound_figures.spectrograms(pairs, captions, ["as recorded", "after augmentation"], hop=hop), step)
+
+    def written(self, answers: Tensors) -> list[str]:
+        """Answers as captions."""
+        raise NotImplementedError
+
+
+class CommandTask(WindowTask):
     """speech.commands. Facts: `classes`, `class_counts`, `mean`, `std`, `speakers` of train (see speech.data.splits); of
     several labels those of `Labels`, too."""
 
-    input_class = Windows
     facts_schema = CommandFacts
     hub_name = "audio-classification"
-    input: Windows
     output: SoundClasses | SoundLabels
     experiment: Commands
 
     def __init__(self, experiment: Commands, facts: dict[str, Any] | None = None):
         self.output_class = SoundLabels if experiment.data.labels == "many" else SoundClasses
         super().__init__(experiment, facts)
+
+    def written(self, answers: Tensors) -> list[str]:
+        return [f"{self.output.classes[int(share.argmax())]} {share.max():.0%}" for share in answers["probabilities"].numpy()]
 
     def facts_error(self) -> str | None:
         names = self.facts.get("names")
@@ -123,31 +169,3 @@ class CommandTask(Task):
         if getattr(self.experiment.model, "fitted", False) and not self.facts.get("class_counts"):
             return "class_counts: field required"
         return self.input.features_error()
-
-    def model(self) -> keras.Model:
-        return command_model(self.experiment.model, frames=self.input.frames, width=self.input.front_end.width,
-                             classes=len(self.output.classes), facts=self.facts, describe=self.input.cheap.describe)
-
-    def fit_at_once(self, model: keras.Model, train: Source, features: Features) -> str | None:
-        seed, settings, cheap = self.experiment.train.seed, self.experiment.model, self.input.cheap
-        if isinstance(settings, PretrainedCommands) and settings.fitted:
-            return blend.fit_model(self, model, train, features, cheap.describe, blocks=cheap.blocks, seed=seed)
-        if not isinstance(settings, Kernel):
-            return None
-        how = kernel.fit_model(model, train, features, cheap.describe, blocks=cheap.blocks, seed=seed)
-        return f"{cheap.name}: {how}."
-
-    def show_epoch(self, model: keras.Model, writer: "Writer", step: int, *, examples: Tensors, inputs: Any, targets: Any) -> None:
-        """Audio, spectrograms before and after augmentation, and the model's answers; only now and then where epochs are short."""
-        if not self.drawing.due():
-            return
-        names = [self.output.name_of(label) for label in targets.numpy()[:SHOWN]]
-        waves = examples["samples"][:SHOWN].numpy() / np.float32(32768.0)
-        before = self.input.features(tf.constant(waves))
-        shares = self.output.answer(lambda batch: model(batch, training=False), before)["probabilities"].numpy()
-        captions = [f"{name}; answered {self.output.classes[int(share.argmax())]} {share.max():.0%}" for name, share in zip(names, shares)]
-        pairs = [[first, second] for first, second in zip(*(self.input.front_end.bands(batch).numpy() for batch in (before, inputs)))]
-        hop = self.input.front_end.seconds
-        with self.drawing:
-            writer.audio("recordings", waves, self.experiment.data.rate, step, captions=captions)
-            writer.figure("features", sound_figures.spectrograms(pairs, captions, ["as recorded", "after augmentation"], hop=hop), step)

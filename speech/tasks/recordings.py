@@ -22,7 +22,7 @@ from speech.data.features import FrontEnd, without_offset
 from speech.data.files import find_recordings
 from speech.data.manifests import BadRow
 from speech.data.recordings import PreparedRecordings, facts_of
-from speech.settings import Commands, Transcription
+from speech.settings import Commands, SoundRegression, Transcription
 
 ENCODER = ("backbone", "converter", "encoder")  # the facts of a pretrained encoder
 SILENT = round(32768 * audio.SILENT)  # peak, of 16 bits, below which nothing is audible: -60 dB
@@ -32,7 +32,7 @@ class Recordings(Input):
     """Holds the front end and the augmentation. Facts: `mean`, `std` of the features of train."""
 
     decoding = Decoding("source")
-    experiment: Commands | Transcription
+    experiment: Commands | SoundRegression | Transcription
     encoder_facts: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, task: Any):

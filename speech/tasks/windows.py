@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.config.messages import did_you_mean, listed
+from pipelines.data.number_columns import TARGET
 from pipelines.data.source import Source, Tensors, stored_label
 from pipelines.serving.output import WARNING
 from pipelines.task.contract import Cheap, PreparedForm, Requests, Splits
@@ -18,11 +19,12 @@ from pipelines.task.results import Judgement
 from pipelines.task.units import Units
 from speech.data import audio, pretrained, whisper_tokens
 from speech.data.features import rounded, without_offset
+from speech.data.number_splits import load_numbers
 from speech.data.recordings import facts_of, waveform
 from speech.data.splits import load_commands
 from speech.metrics import sound_figures
 from speech.models import kernel
-from speech.settings import Commands
+from speech.settings import Commands, SoundRegression
 from speech.tasks.recordings import PreparedRecordingsForm, Recordings, SoundFiles, part_name, silent
 
 CHEAP = "kernel machine on cepstral statistics"
@@ -43,7 +45,7 @@ def keyword_of(experiment: Commands, classes: Sequence[str]) -> str | None:
 class Windows(Recordings):
     """The loudest `data.seconds` of each recording. Facts: `classes`, `mean`, `std`, `speakers` of train (see speech.data.splits)."""
 
-    experiment: Commands
+    experiment: Commands | SoundRegression
 
     def __init__(self, task: Any):
         super().__init__(task)
@@ -56,8 +58,11 @@ class Windows(Recordings):
             pretrained.check_frames(self.encoder_facts, self.frames)
 
     def splits(self) -> Splits:
-        splits = load_commands(self.experiment, self.decode, self.front_end, judging=bool(self.facts))
-        keyword_of(self.experiment, self.facts.get("classes") or splits.facts["classes"])
+        if isinstance(self.experiment, SoundRegression):
+            splits = load_numbers(self.experiment, self.decode, self.front_end, self.facts)
+        else:
+            splits = load_commands(self.experiment, self.decode, self.front_end, judging=bool(self.facts))
+            keyword_of(self.experiment, self.facts.get("classes") or splits.facts["classes"])
         augment = self.experiment.augment
         if augment.copies:
             from speech.data.augment import with_copies
@@ -87,7 +92,8 @@ class Windows(Recordings):
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
         """One recording to the model's window, int16 [window]."""
         samples = to_window(raw["samples"][None], raw["length"][None], self.window)[0]
-        return {"samples": samples, **stored_label(raw)}
+        own = {TARGET: raw[TARGET]} if TARGET in raw else stored_label(raw)
+        return {"samples": samples, **own}
 
     def prepare(self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None, epoch: tf.Tensor | None = None,
                 ) -> tuple[tf.Tensor, Tensors]:
@@ -189,7 +195,8 @@ class PreparedWindows(PreparedRecordingsForm):
         return tuple(name for name in super().settings_not_in_data if not (copies and name == "train"))
 
     def from_prepared(self, splits: Splits) -> Splits:
-        keyword_of(self.input.experiment, self.input.facts.get("classes") or splits.facts["classes"])
+        if not isinstance(self.input.experiment, SoundRegression):
+            keyword_of(self.input.experiment, self.input.facts.get("classes") or splits.facts["classes"])
         return super().from_prepared(splits)
 
 

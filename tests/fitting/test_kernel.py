@@ -31,7 +31,7 @@ def test_a_fold_is_left_out_as_if_it_had_not_been_there():
     rng = np.random.default_rng(1)
     scaled, wanted, fold = rng.normal(size=(30, 3)), rng.normal(size=(30, 2)), np.arange(30) % 4
     similar = np.exp(-kernel._distances(scaled, scaled))
-    answers = kernel._held_out(similar, wanted, 0.1, fold)
+    answers = kernel.held_out(similar, wanted, 0.1, fold)
     for number in range(4):
         own, others = fold == number, fold != number
         coefficients = np.linalg.solve(similar[np.ix_(others, others)] + 0.1 * np.eye(others.sum()), wanted[others])

@@ -15,7 +15,9 @@ pytestmark = pytest.mark.slow
 
 FOLDER = Path(__file__).parents[2] / "configs" / "vision"
 SHIPPED = sorted(path.stem for path in FOLDER.glob("*.yaml"))
-SHAPES = {"cifar10": (32, 3, 10), "fashion_mnist": (28, 1, 10), "digits": (8, 1, 10), "imagenet": (224, 3, 1000), "folder": (128, 3, 5)}
+SHAPES = {"cifar10": (32, 3, 10), "fashion_mnist": (28, 1, 10), "digits": (8, 1, 10), "imagenet": (224, 3, 1000), "folder": (128, 3, 5),
+          "numbers": (128, 3, 1)}
+OWN_DATA = ("folder", "numbers")  # whose path is the user's
 
 
 def test_the_experiments_of_the_design_are_there():
@@ -28,10 +30,11 @@ def test_a_shipped_experiment(name, tmp_path):
     text = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 40
     assert text.startswith("# ") and f"\n#   python -m vision.train vision/{name}" in text
-    experiment = load(f"vision/{name}", [f"data.path={tmp_path}"] if name == "folder" else []).experiment
+    given = [f"data.path={tmp_path}"] if name in OWN_DATA else []
+    experiment = load(f"vision/{name}", given).experiment
     facts = {}
     if isinstance(experiment.model, Pretrained):
-        experiment = load(f"vision/{name}", [f"model.preset={tiny.efficientnet(tmp_path / 'tiny')}"]).experiment
+        experiment = load(f"vision/{name}", [*given, f"model.preset={tiny.efficientnet(tmp_path / 'tiny')}"]).experiment
         facts = pretrained.learn(experiment.model)
     size, channels, classes = next(shape for prefix, shape in SHAPES.items() if name.startswith(prefix))
     assert experiment.data.image_size in (None, size)

@@ -1,4 +1,4 @@
-"""The facts of vision.classification, checked when a run is loaded."""
+"""The facts of this domain's tasks, checked when a run is loaded."""
 
 from typing import Annotated, Any, Literal
 
@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from pipelines.base.stored import Count, Record
 from pipelines.encoders.facts import EncoderRecord, KerasObject
-from pipelines.task.facts import ClassFacts, Moment
+from pipelines.task.facts import ClassFacts, Facts, Moment, NumberFacts
 
 Pixels = Annotated[int, Field(ge=1, le=16_384)]
 ENCODER_FACTS = ("backbone", "image_converter", "encoder")  # there where the model is a pretrained encoder
@@ -22,7 +22,9 @@ class Converter(Record):
     antialias: bool = False
 
 
-class ImageFacts(ClassFacts):
+class PixelFacts(Facts):
+    """Of images, whatever is said of them."""
+
     image_size: Annotated[list[Pixels], Field(min_length=2, max_length=2)]
     channels: Annotated[int, Field(ge=1, le=3)]
     mean: list[Moment]
@@ -40,3 +42,11 @@ class ImageFacts(ClassFacts):
             if len(values) != self.channels:
                 raise ValueError(f"{name}: {len(values)} numbers for {self.channels} channels")
         return self
+
+
+class ImageFacts(PixelFacts, ClassFacts):
+    """Of vision.classification."""
+
+
+class ImageNumberFacts(PixelFacts, NumberFacts):
+    """Of vision.regression."""

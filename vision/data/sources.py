@@ -17,9 +17,10 @@ from pipelines.data.fingerprint import of_files
 from pipelines.data.label_sets import coded, labels_in_table, labels_of_array, one_example_each
 from pipelines.data.mapping import mapped
 from pipelines.data.names import groups_in_names
+from pipelines.data.number_columns import TARGET, NumberColumns
 from pipelines.data.opened import Opened, check_columns, check_skipped
 from pipelines.data.records import RecordSource, tfds_source
-from pipelines.data.source import ArraySource, Source
+from pipelines.data.source import ArraySource, Source, Tensors
 from pipelines.data.tables import (
     LeftOut,
     absent_files,
@@ -56,26 +57,29 @@ ARRAY_SHARE = 0.25  # of the free memory that decoded TFDS images may take
 CHUNK = 256  # images decoded in one call
 
 
-def open_data(data: ImageData) -> Opened:
-    """The data of any registered source. Raises DataError that names file, row or array and the remedy."""
-    opened = SOURCES.build(data)
-    return opened if isinstance(opened, Opened) else _own(opened, data)
+def open_data(data: ImageData, numbers: NumberColumns | None = None) -> Opened:
+    """The data of any registered source, with class numbers, or the `numbers` that are to be predicted as `target`. Raises DataError that
+    names file, row or array and the remedy."""
+    opened = SOURCES.build(data, numbers=numbers)
+    return opened if isinstance(opened, Opened) else _own(opened, data, numbers)
 
 
-def open_shipped(data: ImageData) -> Opened:
+def open_shipped(data: ImageData, numbers: NumberColumns | None) -> Opened:
     """See `open_data`; of the sources that ship with Quartet."""
-    return {"digits": _digits, "tfds": _tfds, "folder": _folder, "table": _table, "npz": _npz}[data.source](data)
+    if data.source in ("digits", "folder"):
+        return {"digits": _digits, "folder": _folder}[data.source](data)
+    return {"tfds": _tfds, "table": _table, "npz": _npz}[data.source](data, numbers)
 
 
-def _own(splits: Mapping[str, Mapping[str, np.ndarray]], data: ImageData) -> Opened:
+def _own(splits: Mapping[str, Mapping[str, np.ndarray]], data: ImageData, numbers: NumberColumns | None) -> Opened:
     """A source of somebody's own: split -> {"image": [n, h, w] or [n, h, w, c], "label": [n], or with labels: many a list of labels each
-    or [n, labels] of 0 and 1, "group": [n] where data.group_by asks}."""
+    or [n, labels] of 0 and 1, or [n, columns] where numbers are predicted, "group": [n] where data.group_by asks}."""
     wanted = ("image", "label", *(("group",) if data.group_by else ()))
     check_columns(splits, wanted, data.source)
     listed = "label" if data.labels == "many" else None  # lists of labels differ in length, and are no array
     parts = {split: arrays.Arrays({name: columns[name] if name == listed else np.asarray(columns[name]) for name in wanted},
                                   {name: name for name in wanted}) for split, columns in splits.items()}
-    return _of_arrays(f"source {data.source}", parts, data)
+    return _of_arrays(f"source {data.source}", parts, data, numbers)
 
 
 def _digits(data: ImageData) -> Opened:
@@ -84,10 +88,16 @@ def _digits(data: ImageData) -> Opened:
     return Opened("the embedded digits", ["all"], lambda _: digits(), CLASSES)
 
 
-def _tfds(data: ImageData) -> Opened:
+def _tfds(data: ImageData, numbers: NumberColumns | None) -> Opened:
     name, label_key = data.name or "", str(data.label_key)
     builder = prepared(name, data.data_dir)
     known, classes = features(builder), list[str]()
+
+    def load_numbers(split: str) -> Source:
+        source = tfds_source(name, split, fields={"image": data.image_key, TARGET: label_key}, data_dir=data.data_dir, group=data.group_by)
+        stored = source.columns([label_key])[label_key] if isinstance(source, RecordSource) else source._values[TARGET]
+        assert numbers is not None
+        return as_arrays(WithTargets(source, numbers.in_array(stored.numpy(), f"{source.title()} {label_key}")), data.max_pixels)
 
     def load(split: str) -> Source:
         source = tfds_source(name, split, fields={"image": data.image_key, "label": label_key}, data_dir=data.data_dir, label="label",
@@ -100,6 +110,8 @@ def _tfds(data: ImageData) -> Opened:
         classes[:] = source.class_names("label") or [str(label) for label in range(max(int(labels.max()) + 1, len(classes)))]
         return as_arrays(source, data.max_pixels)
 
+    if numbers is not None:
+        return Opened(builder.info.full_name, sorted(builder.info.splits), load_numbers)
     if label_key in known and known[label_key].shape != ():
         raise DataError(f"data.label_key: feature {label_key} of {name} is not one label for each example: {known[label_key]}")
     return Opened(builder.info.full_name, sorted(builder.info.splits), load, classes)
@@ -117,7 +129,7 @@ def _folder(data: ImageData) -> Opened:
     return Opened(str(data.path), sorted(opened.splits), load, opened.classes, opened.notes)
 
 
-def _table(data: ImageData) -> Opened:
+def _table(data: ImageData, numbers: NumberColumns | None) -> Opened:
     path = local(data.path or "", folder=True)
     by_folder, by_name = data.group_by == "folder", data.group_by == "name"
     label_keys = [data.label_key] if isinstance(data.label_key, str) else []
@@ -125,12 +137,12 @@ def _table(data: ImageData) -> Opened:
     lost = LeftOut()
     table = read_table(path, text=text, names=data.columns, left_out=lost if data.on_bad_example == "skip" else None,
                        delimiter=data.delimiter, encoding=data.encoding, quote=data.quote)
-    labels = labels_in_table(table, data, path)
-    splits = split_names(values_of(table, data.split_key, path, "data.split_key"), data) if data.split_key else ["all"] * len(labels)
+    splits = split_names(values_of(table, data.split_key, path, "data.split_key"), data) if data.split_key else ["all"] * table.num_rows
     groups = values_of(table, data.group_by, path, "data.group_by") if data.group_by and not by_folder and not by_name else None
     images = column(table, data.image_key, path, "data.image_key").to_pylist()
     classes: list[str] = []
-    codes, parts = coded(labels, classes), np.array(splits)
+    learned = {TARGET: numbers.in_table(table, path)} if numbers else {"label": coded(labels_in_table(table, data, path), classes)}
+    parts = np.array(splits)
     skipped = list(lost.reasons)
     several = "-many" if data.labels == "many" else ""  # labels are stored otherwise
     if all(isinstance(image, (bytes, dict)) for image in images):
@@ -139,10 +151,12 @@ def _table(data: ImageData) -> Opened:
         def load(split: str) -> Source:
             rows = np.flatnonzero(parts == split)
             with tf.device("CPU:0"):
-                values = {"image": tf.constant([content[row] for row in rows]), "label": tf.constant(codes[rows])}
+                values = {"image": tf.constant([content[row] for row in rows]),
+                          **{name: tf.constant(value[rows]) for name, value in learned.items()}}
             identity = f"{of_files([path], path.parent, whole=True)}-{split}{several}"
             return TensorSource(values, title=f"{path} {split}", fingerprint=identity,
-                                labels=codes[rows], groups=np.array(groups)[rows] if groups else None)
+                                labels=learned["label"][rows] if "label" in learned else None,
+                                groups=np.array(groups)[rows] if groups else None)
     else:
         files = file_paths(images, path, data.file_pattern, f"{data.image_key} (data.image_key)")
         absent = absent_files(files, path, skip=data.on_bad_example == "skip")
@@ -154,7 +168,8 @@ def _table(data: ImageData) -> Opened:
 
         def load(split: str) -> Source:
             rows = np.flatnonzero(parts == split)
-            return FileSource([files[row] for row in rows], key="image", root=path.parent, labels=codes[rows],
+            own = {name: value[rows] for name, value in learned.items()}
+            return FileSource([files[row] for row in rows], key="image", root=path.parent, fields=own, labels=own.get("label"),
                               groups=np.array(near)[rows] if near else None)
 
     check_skipped(skipped, len(images) + lost.count, data, str(path))
@@ -172,20 +187,21 @@ def _contents(images: list, path: Path) -> list[bytes]:
     return contents
 
 
-def _npz(data: ImageData) -> Opened:
+def _npz(data: ImageData, numbers: NumberColumns | None) -> Opened:
     path = local(data.path or "")
     roles = {"image": data.image_key, "label": str(data.label_key), **({"group": data.group_by} if data.group_by else {})}
     settings = {"image": "data.image_key", "label": "data.label_key", "group": "data.group_by"}
     found = arrays.read_npz(path, roles, {"image": "x", "label": "y"}, settings=settings)
-    return _of_arrays(str(path), found, data)
+    return _of_arrays(str(path), found, data, numbers)
 
 
-def _of_arrays(place: str, found: Mapping[str, arrays.Arrays], data: ImageData) -> Opened:
-    named: dict[str, list[Any]]
-    if data.labels == "many":
+def _of_arrays(place: str, found: Mapping[str, arrays.Arrays], data: ImageData, numbers: NumberColumns | None) -> Opened:
+    named: dict[str, list[Any]] = {}
+    classes: list[str] = []
+    if numbers is None and data.labels == "many":
         named = {split: labels_of_array(part.values["label"], data.label_separator) for split, part in found.items()}
         classes = class_names([label for labels in named.values() for names in labels for label in names])
-    else:
+    elif numbers is None:
         named = {split: _names_of(part.values["label"], place, part.names["label"]) for split, part in found.items()}
         classes = class_names([label for labels in named.values() for label in set(labels)])
     notes: list[str] = []
@@ -195,8 +211,11 @@ def _of_arrays(place: str, found: Mapping[str, arrays.Arrays], data: ImageData) 
         images, note = arrays.to_uint8(part.values["image"], f"{place}: array {part.names['image']!r}")
         if note and note not in notes:
             notes.append(note)
-        labels = coded(named[split], classes)
         groups = part.values["group"].astype(str) if data.group_by else None
+        if numbers:
+            targets = numbers.in_array(part.values["label"], f"{place}: array {part.names['label']!r}")
+            return ArraySource({"image": images, TARGET: targets}, title=f"{place}:{part.names['image']}", groups=groups)
+        labels = coded(named[split], classes)
         return ArraySource({"image": images, "label": labels}, title=f"{place}:{part.names['image']}", labels=labels, groups=groups)
 
     return Opened(place, sorted(found), load, classes, notes)
@@ -218,7 +237,28 @@ def _names_of(labels: np.ndarray, path: str, name: str) -> list[str]:
     return [str(label) for label in labels.tolist()]
 
 
-def as_arrays(source: TfdsSource | RecordSource, max_pixels: int) -> Source:
+class WithTargets(Source):
+    """A split of TFDS with numbers [n, columns] in the place of what it stores of them."""
+
+    def __init__(self, base: TfdsSource | RecordSource, targets: np.ndarray):
+        self.base, self.number_targets, self.groups = base, targets, base.groups
+        self.spec = {**base.spec, TARGET: tf.TensorSpec(targets.shape[1:], tf.float32)}
+        self.shape, self.title = base.shape, base.title
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+    def gather(self, numbers: tf.Tensor) -> Tensors:
+        return {**self.base.gather(numbers), TARGET: tf.gather(self.number_targets, numbers)}
+
+    def name(self, number: int) -> str:
+        return self.base.name(number)
+
+    def fingerprint(self) -> str:
+        return self.base.fingerprint()
+
+
+def as_arrays(source: TfdsSource | RecordSource | WithTargets, max_pixels: int) -> Source:
     """The source decoded once, where all images have one size and fit in memory; else unchanged."""
     shape = source.shape("image")
     if len(shape) != 3 or None in shape or shape[2] not in (1, 3):
@@ -243,9 +283,9 @@ def as_arrays(source: TfdsSource | RecordSource, max_pixels: int) -> Source:
             done += len(part)
     except (tf.errors.OpError, UnicodeDecodeError):
         return source  # whoever reads the examples one by one names the bad one
-    labels = _labels(source)
+    learned = {"label": _labels(source)} if source.number_targets is None else {TARGET: source.number_targets}
     # not source.name, which would keep the encoded images in memory
-    return ArraySource({"image": images, "label": labels}, title=source.title(), labels=labels, groups=source.groups,
+    return ArraySource({"image": images, **learned}, title=source.title(), labels=learned.get("label"), groups=source.groups,
                        fingerprint=source.fingerprint())
 
 

@@ -26,22 +26,24 @@ from pipelines.data.divide import check_classes, check_several, divide
 from pipelines.data.files import FileSource
 from pipelines.data.label_sets import of_trained_labels
 from pipelines.data.mapping import mapped
+from pipelines.data.number_columns import NumberColumns, without_targets_left_out
 from pipelines.data.opened import Opened, without
 from pipelines.data.source import Source, class_counts, origin
 from pipelines.data.split import choose, describe
+from pipelines.outputs import number_scales
 from pipelines.task.contract import Splits
 from vision.data.decode import decode_image as decode_image
 from vision.data.headers import ENOUGH
 from vision.data.scan import examine, is_there
 from vision.data.scan import find_bad as find_bad
 from vision.data.sources import CHUNK, open_data, stored_header
-from vision.settings import ImageClassification, ImageData
+from vision.settings import ImageData, ImageExperiment
 
 STATISTICS = 10_000  # most examples of train behind mean and deviation
 START = 1 << 14  # bytes of a file that nearly always hold its size
 
 
-def load_images(experiment: ImageClassification, *, judging: bool = False, mixed_size: tuple[int, int] | None = None) -> Splits:
+def load_images(experiment: ImageExperiment, *, judging: bool = False, mixed_size: tuple[int, int] | None = None) -> Splits:
     """The splits of an image experiment; with data.streaming, see vision.data.streaming.
 
     Args:
@@ -55,6 +57,7 @@ def load_images(experiment: ImageClassification, *, judging: bool = False, mixed
         mean, std: of each channel over train alone, as the model sees it, in pixel values 0..255; of at most 10,000 examples.
         statistics_of: examples behind mean and std.
         class_counts: examples of each class in train; None when streaming.
+        targets: where numbers are predicted, in the place of classes and class_counts; see pipelines.outputs.number_scales.
         splits: for each split its examples, fingerprint and examples of each class.
 
     Raises:
@@ -65,9 +68,12 @@ def load_images(experiment: ImageClassification, *, judging: bool = False, mixed
         from vision.data.streaming import stream_images
 
         return stream_images(data)
-    opened = open_data(data)
+    numbers = NumberColumns.asked(experiment)
+    opened = open_data(data, numbers)
     skipped = list(opened.skipped)
     load = opened.load if data.on_bad_example == "stop" else _only_readable(opened, data, skipped)
+    if numbers:
+        load = without_targets_left_out(load, numbers.names, opened.notes)
     train, validation, test, notes = divide(opened.names, not_empty(load, opened.place), data, opened.place)
     classes = opened.classes
     parts = {"train": train, "validation": validation, "test": test}
@@ -75,17 +81,21 @@ def load_images(experiment: ImageClassification, *, judging: bool = False, mixed
     if data.labels == "many":
         train, validation, test, classes = of_trained_labels(train, validation, test, opened, data, skipped)
         parts = {"train": train, "validation": validation, "test": test}
-    elif not judging:
+    elif not judging and not numbers:
         check_several(classes if train.labels is None else [classes[label] for label in np.unique(train.labels)], opened.place,
                       labels=train.labels if data.limit is None else None)
-    numbers = choose(STATISTICS, count=len(train), seed=data.split_seed, purpose="statistics", labels=train.labels)
-    size, channels, mean, std = _cached_look(train, numbers, data, opened.place, mixed_size)
-    counts = class_counts(train, len(classes))
+    some = choose(STATISTICS, count=len(train), seed=data.split_seed, purpose="statistics", labels=train.labels)
+    size, channels, mean, std = _cached_look(train, some, data, opened.place, mixed_size)
     facts: dict[str, Any] = {
-        "classes": classes, "image_size": list(size), "channels": channels, "mean": mean, "std": std, "statistics_of": len(numbers),
-        "class_counts": None if counts is None else counts.tolist(),
+        "image_size": list(size), "channels": channels, "mean": mean, "std": std, "statistics_of": len(some),
         "splits": describe(parts, classes),
     }
+    if numbers and not judging:
+        facts["targets"], remarks = number_scales.learn(train, numbers.names, experiment.target)  # type: ignore[attr-defined]
+        notes += remarks
+    elif not numbers:
+        counts = class_counts(train, len(classes))
+        facts = {"classes": classes, "class_counts": None if counts is None else counts.tolist(), **facts}
     return Splits(train=train, validation=validation, test=test, facts=facts, skipped=tuple(skipped), notes=(*opened.notes, *notes))
 
 

@@ -18,7 +18,7 @@ BINS = 8  # of each channel's histogram; a value between the middles of two coun
 
 def build(settings: Kernel, *, image_size: tuple[int, int], channels: int, classes: int, facts: dict[str, Any]) -> keras.Model:
     """See `vision.models.build`. All weights are 0 before they are fitted, and no step trains them."""
-    support = min(settings.support, sum(facts["class_counts"]))
+    support = kernel.kept_of(facts, settings.support)
     return kernel.build((*image_size, channels), describe, support=support, classes=classes)
 
 

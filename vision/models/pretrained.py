@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from pipelines.base.errors import ConfigError
 from pipelines.encoders import blend, presets
-from pipelines.fitting.kernel import SUPPORT
+from pipelines.fitting.kernel import kept_of
 from pipelines.training.batch_norm import FusedBatchNormalization
 from pipelines.training.depthwise import DepthwiseConvolution
 from vision.models.kernel import describe
@@ -93,7 +93,7 @@ def build(settings: Pretrained, *, image_size: tuple[int, int], channels: int, c
     model = keras.Model(images, head(features(images)), name="pretrained")
     if settings.blend is None:
         return model
-    return blend.build(model, images.shape[1:], describe, support=min(SUPPORT, sum(facts["class_counts"])), classes=classes)
+    return blend.build(model, images.shape[1:], describe, support=kept_of(facts), classes=classes)
 
 
 def _features(backbone: Any, settings: Pretrained, facts: dict[str, Any], image_size: tuple[int, int], channels: int) -> keras.Model:

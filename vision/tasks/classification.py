@@ -1,28 +1,21 @@
 """vision.classification: one label per image, or several."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 from pipelines.data.source import Source, Tensors
-from pipelines.encoders import blend
-from pipelines.fitting import kernel
 from pipelines.outputs.classes import Classes
 from pipelines.outputs.classification import Classified
 from pipelines.outputs.labels import Labels
-from pipelines.task.contract import Features, Task
 from pipelines.task.results import Judgement
-from vision import models
 from vision.data.facts import ENCODER_FACTS, ImageFacts
-from vision.settings import ImageClassification, ImageEvaluate, Kernel, Pretrained
+from vision.settings import ImageClassification, ImageEvaluate, Pretrained
+from vision.tasks.image_task import ImageTask
 from vision.tasks.images import Images
-
-if TYPE_CHECKING:
-    from pipelines.monitoring.tensorboard import Writer
 
 
 class ImageClasses(Classes):
@@ -55,7 +48,7 @@ class ImageLabels(Labels):
         return judgement
 
 
-class Classification(Task):
+class Classification(ImageTask):
     """vision.classification. Facts: those of `Images` and of `Classes` or `Labels`."""
 
     input_class = Images
@@ -80,42 +73,6 @@ class Classification(Task):
         splits = {name: {"examples": split["examples"]} for name, split in facts.get("splits", {}).items()}
         channels = facts["channels"]
         return {**facts, "mean": [127.5] * channels, "std": [64.0] * channels, "statistics_of": 0, "class_counts": None, "splits": splits}
-
-    def model(self) -> keras.Model:
-        return models.build(
-            self.experiment.model,
-            image_size=self.input.image_size,
-            channels=self.facts["channels"],
-            classes=len(self.output.classes),
-            mean=self.facts["mean"],
-            std=self.facts["std"],
-            facts=self.facts,
-        )
-
-    def initialise(self, model: keras.Model, batches: Iterator[tuple[Any, Any]]) -> None:
-        if getattr(self.experiment.model, "whiten", False):  # declared by `fast`
-            images: list[np.ndarray] = []
-            for inputs, _ in batches:
-                images.extend(inputs.numpy())
-                if len(images) >= 5000:
-                    break
-            models.initialise(model, np.stack(images))
-
-    def fit_at_once(self, model: keras.Model, train: Source, features: Features) -> str | None:
-        seed, cheap, settings = self.experiment.train.seed, self.input.cheap, self.experiment.model
-        if isinstance(settings, Pretrained) and settings.fitted:
-            return blend.fit_model(self, model, train, features, cheap.describe, blocks=cheap.blocks, seed=seed)
-        if not isinstance(settings, Kernel):
-            return None
-        how = kernel.fit_model(model, train, features, cheap.describe, blocks=cheap.blocks, seed=seed)
-        return f"{cheap.name}: {how}."
-
-    def show(self, source: Source, writer: "Writer", step: int, *, inputs: Any = None, targets: Any = None, split: str = "train") -> None:
-        if not self.drawing.due():
-            return
-        names = [self.output.name_of(label) for label in targets.numpy()]
-        with self.drawing:
-            writer.images("inputs after augmentation", np.clip(np.rint(inputs.numpy()), 0, 255).astype(np.uint8), step, captions=names)
 
 
 def mean_logits(model: Callable[[tf.Tensor], tf.Tensor], settings: ImageEvaluate, images: tf.Tensor) -> tf.Tensor:

@@ -24,7 +24,7 @@ from vision.data.files import find_images
 from vision.data.plain import decode_plain, is_large, is_plain
 from vision.data.streaming import STREAMED
 from vision.models import kernel
-from vision.settings import ImageClassification, Pretrained
+from vision.settings import ImageExperiment, Pretrained
 
 CHEAP = "kernel machine on small copies, colours and gradients"
 
@@ -35,7 +35,7 @@ class Images(Input):
     signature = Signature(
         {"image": "the bytes of a JPEG, PNG, BMP, GIF (its first frame) or still WebP file"},
         {"image": "tf.constant([open('example', 'rb').read()])"})
-    experiment: ImageClassification
+    experiment: ImageExperiment
 
     @property
     def image_size(self) -> tuple[int, int]:

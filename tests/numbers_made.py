@@ -1,0 +1,46 @@
+"""Small data with numbers to predict, made for tests: how bright a picture is, what a text costs, how high a tone."""
+
+from pathlib import Path
+
+import numpy as np
+
+THINGS = {"chair": 40.0, "table": 120.0, "lamp": 25.0, "bed": 300.0, "shelf": 80.0, "stool": 15.0}
+KINDS = {"old": 0.5, "plain": 1.0, "new": 1.5, "golden": 3.0}
+
+
+def pictures(folder: Path, count: int = 240) -> list[str]:
+    """An array of grey pictures, whose brightness is the number; settings of an experiment on them."""
+    draw = np.random.default_rng(0)
+    bright = draw.uniform(20, 230, count)
+    images = np.clip(bright[:, None, None] + draw.normal(0, 20, (count, 12, 12)), 0, 255).astype(np.uint8)
+    np.savez(folder / "pictures.npz", image=images, label=bright.astype(np.float32))
+    return ["data.source=npz", f"data.path={folder / 'pictures.npz'}"]
+
+
+def texts(folder: Path, count: int = 240) -> list[str]:
+    """A table of things for sale with their price and weight, of which some are missing."""
+    draw = np.random.default_rng(0)
+    lines = ["text,price,weight"]
+    for number in range(count):
+        thing, kind = (list(names)[draw.integers(len(names))] for names in (THINGS, KINDS))
+        price = THINGS[thing] * KINDS[kind] * draw.lognormal(0, 0.1)
+        weight = "" if number % 9 == 0 else f"{THINGS[thing] / 4 + draw.normal():.2f}"
+        lines.append(f"a {kind} {thing} number {number},{price:.2f},{weight}")
+    (folder / "texts.csv").write_text("\n".join(lines) + "\n")
+    return ["data.source=table", f"data.path={folder / 'texts.csv'}"]
+
+
+def tones(folder: Path, count: int = 120) -> list[str]:
+    """A table of recordings of a tone at 8 kHz with its height in semitones above 200 Hz."""
+    import soundfile
+
+    draw = np.random.default_rng(0)
+    lines = ["file,semitones"]
+    for number in range(count):
+        height = draw.uniform(0, 36)
+        times = np.arange(4000) / 8000
+        tone = 0.3 * np.sin(2 * np.pi * 200 * 2 ** (height / 12) * times) + draw.normal(0, 0.01, len(times))
+        soundfile.write(folder / f"{number}.wav", tone, 8000)
+        lines.append(f"{number}.wav,{height:.3f}")
+    (folder / "tones.csv").write_text("\n".join(lines) + "\n")
+    return ["data.source=table", f"data.path={folder / 'tones.csv'}"]
