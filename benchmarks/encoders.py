@@ -112,7 +112,7 @@ def clinc_whole(settings: list[str]) -> None:
         Loop(session.step, plan=session.plan, steps=session.steps, hooks=[], meter=Meter()).train()
         test = session.splits.test
         assert test is not None
-        scores = judging.evaluator(session, experiment, test).scores() or {}
+        scores = judging.evaluator(session, test).scores() or {}
         found.append(scores["accuracy"])
         print(f"draw {draw}: {found[-1]:.1%} of {len(test):,}, {time.process_time() - began:.0f} s of processor time", flush=True)
     print(f"10 a class, whole: {np.mean(found):.1%} on average, {min(found):.1%} to {max(found):.1%}", flush=True)

@@ -33,7 +33,7 @@ def seconds(preset: str, examples: int, epochs: int, views: int) -> tuple[float,
     })
     began = time.perf_counter()
     session = assemble(experiment, Classification)
-    loop = Loop(session.step, plan=session.plan, steps=session.steps, hooks=[Validation(judging.validation(session, experiment), 1)],
+    loop = Loop(session.step, plan=session.plan, steps=session.steps, hooks=[Validation(judging.validation(session), 1)],
                 meter=Meter())
     session.initialise()
     loop.train()

@@ -195,15 +195,14 @@ def growth(folder: Path) -> None:
 
 
 def judging(folder: Path) -> None:
-    from pipelines.training.evaluation import Evaluator, batch_size
+    from pipelines.training.evaluation import Evaluator
 
     began = time.perf_counter()
     one = session(folder, ITEMS, 100_000, 2_000_000, batch=1024, alike=True, data={"protocol": "leave_last_out", "test": "test"})
     assert one.splits.test is not None
     print(f"2 M events read, divided and numbered in {time.perf_counter() - began:.0f} s, {memory():.1f} GB held at most", flush=True)
-    settings, began = one.task.experiment, time.perf_counter()
-    batch = batch_size(settings.evaluate, settings.train.batch_size)
-    evaluator = Evaluator(one.task, one.model, one.splits.test, machine=one.machine, batch=batch, data=settings.data)
+    began = time.perf_counter()
+    evaluator = Evaluator(one.task, one.model, one.splits.test, machine=one.machine)
     answers, targets = evaluator.judged()
     lists = time.perf_counter() - began
     print(f"{len(one.splits.test):,} users x {ITEMS:,} items, width {WIDTH}: lists in {lists:.0f} s", flush=True)

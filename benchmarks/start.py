@@ -48,6 +48,9 @@ def said(**facts):
 
 if counted == "moves":
     sys.setprofile(passed)
+from pipelines.machine.startup import start_tensorflow
+
+start_tensorflow()  # as a command does: Keras alone would import what no run needs
 from pipelines.training import loop, step
 
 if counted == "moves":

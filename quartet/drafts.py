@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipelines.base.errors import ConfigError
-from quartet.wording import for_python
+from quartet.process import for_python
 
 if TYPE_CHECKING:
     from pipelines.config.schema import Experiment

@@ -61,7 +61,7 @@ def choose(given: Given, settings: Settings, data: Any, runs: str | Path) -> Cho
     from pipelines.config.schema import Experiment
     from pipelines.config.yaml_text import inline
     from pipelines.data.memory import in_memory, keep, read_from
-    from pipelines.stores.address import address_of
+    from pipelines.stores.remote import address_of
 
     changes = overrides(settings)
     if given is None:

@@ -1,12 +1,18 @@
-"""TensorFlow in somebody else's process: started when it is needed, its global settings restored afterwards."""
+"""What every public call does: TensorFlow in somebody else's process, started when it is needed and its global settings restored
+afterwards; options that extensions add; errors in the words of a call."""
 
 import contextlib
+import functools
 import logging
 import random
+import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, ParamSpec, TypeVar
 
-from pipelines.base.errors import QuartetError
+from pipelines.base.errors import QuartetError, expected
+from pipelines.config.doors import OPTIONS
 
 _BUSY, _TRAINING = threading.RLock(), threading.RLock()
 
@@ -57,3 +63,62 @@ def tensorflow(*, devices: bool = True, training: bool = False) -> Iterator[None
             determinism(deterministic)
             random.setstate(states[0])
             np.random.set_state(states[1])
+
+
+@contextmanager
+def options_of(command: str, given: Mapping[str, Any]) -> Iterator[None]:
+    """Inside, an option such as require_signature=KEY acts as it does on the command line.
+
+    Raises:
+        ConfigError: no extension adds an option of that name to the command, or it asks for processes that only a command starts.
+    """
+    from pipelines.base.errors import ConfigError
+    from pipelines.config.doors import OPTIONS
+    from pipelines.config.registry import import_extensions
+    from pipelines.runs.launcher import chosen
+
+    import_extensions()
+    with OPTIONS.surround(command, dict(given)):
+        if given and chosen(command).elsewhere:
+            raise ConfigError(f"{', '.join(given)}: quartet.{command} works in this process; give the command quartet {command}")
+        yield
+
+
+_OPTIONS = {
+    "--name NEW": "name=NEW", "--name": "name", "--fresh": "fresh=True", "--replace": "replace=True", "--output DIR": "path=DIR",
+    "--set data.text_key=COLUMN": 'settings={"data.text_key": COLUMN}', "--set": "settings",
+    "--runs DIR": "runs=DIR", "--runs": "runs", "the same command": "the same call",
+}
+_COLUMN = re.compile(r"--(user|item|rating|time|text|label|split|group|files?)(?![\w-])")  # of a table, as `new` asks for it
+_VALUE = re.compile(r"--(task|encoder)(?: (none|lists|retrieval|sequential)\b)?(?![\w-])")
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def for_python(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """A public function whose expected failures name what a Python caller passes."""
+
+    @functools.wraps(function)
+    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        try:
+            return function(*args, **kwargs)
+        except (QuartetError, OSError) as error:
+            failure = expected(error)
+            if failure is None:
+                raise
+            failure.args = tuple(translated(one) if isinstance(one, str) else one for one in failure.args)
+            if failure is error:
+                raise
+            raise failure from error
+
+    return call
+
+
+def translated(message: str) -> str:
+    """`message` with options as arguments."""
+    for option, argument in _OPTIONS.items():
+        message = message.replace(option, argument)
+    message = _COLUMN.sub(r'columns["\1"]', message)
+    message = _VALUE.sub(lambda found: f'{found[1]}="{found[2]}"' if found[2] else found[1], message)
+    added = {f"--{one.name.replace('_', '-')}": one.name for entry in OPTIONS.every() for one in entry.parameters}
+    return re.sub(r"--[a-z][a-z-]*", lambda option: added.get(option[0], option[0]), message)

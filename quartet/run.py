@@ -12,9 +12,7 @@ from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.stored import read_bytes
 from pipelines.runs.folder import RunFolder
 from quartet.experiments import Settings, overrides
-from quartet.options import options_of
-from quartet.process import tensorflow
-from quartet.wording import for_python
+from quartet.process import for_python, options_of, tensorflow
 
 if TYPE_CHECKING:
     import keras

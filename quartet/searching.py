@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Any
 from pipelines.base.errors import ConfigError
 from pipelines.tuning.search_folder import SearchFolder
 from quartet.experiments import Given, Settings, choose
-from quartet.options import options_of
-from quartet.process import tensorflow
+from quartet.process import for_python, options_of, tensorflow
 from quartet.run import framed
-from quartet.wording import for_python
 
 if TYPE_CHECKING:
     from pipelines.config.schema import Experiment
@@ -99,7 +97,7 @@ def _tune(experiment: Given, settings: Settings, data: Any, runs: str | Path, na
     from pipelines.config import guard
     from pipelines.config.yaml_text import resolved_yaml
     from pipelines.runs.folder import name_of, run_folder
-    from pipelines.stores.address import address_of
+    from pipelines.stores.remote import address_of
     from pipelines.tuning.search import prepared, search
 
     if address_of(runs):

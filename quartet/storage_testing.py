@@ -12,10 +12,9 @@ from pipelines.config.guard import Guard
 from pipelines.config.registry import import_extensions
 from pipelines.runs.folder import RunFolder
 from pipelines.serving.load import load_run
-from pipelines.stores.address import address_of
 from pipelines.stores.copies import local, named
 from pipelines.stores.output import OutputFolder, file_for
-from pipelines.stores.remote import Remote, remote_of
+from pipelines.stores.remote import Remote, address_of, remote_of
 
 
 def check_storage(storage: type[Storage], folder: Path) -> None:

@@ -24,9 +24,9 @@ from pipelines.config.yaml_text import resolved_yaml
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.launch import task_class
 from pipelines.runs.launcher import Launcher, TrainCall
-from pipelines.runs.policy import Policy
 from pipelines.runs.run import Call, train
 from pipelines.runs.run_hook import RunHook
+from pipelines.runs.work import Policy
 from pipelines.serving.export import export_run
 from pipelines.serving.forms import difference, forms, open_run
 from pipelines.serving.load import load_run

@@ -5,10 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quartet.experiments import Given, Settings, choose
-from quartet.options import options_of
-from quartet.process import tensorflow
+from quartet.process import for_python, options_of, tensorflow
 from quartet.run import Run
-from quartet.wording import for_python
 
 if TYPE_CHECKING:
     import keras

@@ -339,7 +339,7 @@ def test_facts_are_plain_and_learned_from_train_alone(trained):
 def answers(run: Any, source: Any, batch: int) -> dict[str, np.ndarray]:
     from pipelines.training.evaluation import Evaluator
 
-    found, targets = Evaluator(run.task, run.model, source, machine=run.machine, batch=batch, data=run.experiment.data).answers()
+    found, targets = Evaluator(run.task, run.model, source, machine=run.machine, batch=batch).answers()
     assert all(len(value) == len(source) for value in (*found.values(), *targets.values()))
     return found
 
@@ -416,7 +416,7 @@ def test_the_exported_model_answers_as_the_run_with_tensorflow_alone(trained, tm
 
     from pipelines.serving.answers import respond, stacked
     from pipelines.serving.export import export
-    from pipelines.serving.graph_operations import refuse_reaching
+    from pipelines.serving.exported import refuse_reaching
 
     case, run, _, splits = trained
     (tmp_path / "inputs").mkdir()

@@ -15,7 +15,7 @@ from pipelines.config.schema import Experiment
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.in_store import moved_aside, names_of
 from pipelines.runs.launcher import Launcher, PredictCall, Processes, TrainCall
-from pipelines.stores.address import address_of
+from pipelines.stores.remote import address_of
 
 
 class OnRay(Launcher):

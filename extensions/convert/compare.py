@@ -109,9 +109,7 @@ class Comparison:
 
     def _inputs(self, source: Source) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         run = self._run
-        evaluator = Evaluator(run.task, run.model, source, machine=run.machine, batch=min(len(source), 256),
-                              data=run.experiment.data.model_copy(update={"cache": "none"}))
-        return evaluator.features(lambda inputs: inputs)
+        return Evaluator(run.task, run.model, source, machine=run.machine, batch=256).features(lambda inputs: inputs)
 
 
 def _some(source: Source, count: int) -> Source:

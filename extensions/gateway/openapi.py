@@ -10,7 +10,7 @@ from starlette.routing import Route
 from extensions.gateway.open_inference import NAMES
 from extensions.gateway.tensors import is_text, sizes
 from pipelines.serving.http.app import Json, route
-from pipelines.serving.http.models import Models
+from pipelines.serving.http.hosting import Models
 from pipelines.serving.protocol import ServerProtocol, Site
 
 ERRORS = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pipelines.base.errors import QuartetError
 from pipelines.serving.answerer import Answerer
-from pipelines.serving.http.models import Models, versions_in
+from pipelines.serving.http.hosting import Models, versions_in
 from pipelines.serving.protocol import ServerProtocol, Site
 
 SECONDS = 1.0  # between two looks at a watched folder

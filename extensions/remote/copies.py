@@ -12,7 +12,7 @@ from extensions.remote.objects import Entry, Missing, Objects, objects_of
 from pipelines.base.errors import DataError
 from pipelines.base.files import write_json
 from pipelines.base.stored import Count, Record, Text, read
-from pipelines.stores.address import Address
+from pipelines.stores.remote import Address
 
 INDEX = "index.json"
 FETCHES = 16  # at a time

@@ -6,7 +6,7 @@ from os import environ
 from pathlib import Path
 
 from pipelines.base.errors import ConfigError
-from pipelines.stores.address import Address
+from pipelines.stores.remote import Address
 
 _FILE = {"aws_access_key_id": "access_key_id", "aws_secret_access_key": "secret_access_key", "aws_session_token": "session_token",
          "region": "region"}

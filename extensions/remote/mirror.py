@@ -19,7 +19,7 @@ from extensions.remote.objects import Changed, Entry, Objects
 from pipelines.base.errors import HostLost, QuartetError
 from pipelines.base.files import write_json
 from pipelines.base.stored import Count, Record, Text, read
-from pipelines.stores.address import Address
+from pipelines.stores.remote import Address
 
 EVERY = 5.0  # s between two looks at what has changed
 LAST = ("checkpoints/resume.npz", "report/report.json", "journal.jsonl", "report/search.json")  # in this order, after all else

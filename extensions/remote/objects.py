@@ -17,7 +17,7 @@ from typing import Any
 from extensions.remote.credentials import check_credentials, of_aws_file
 from pipelines.base.errors import ConfigError, QuartetError
 from pipelines.base.files import write_whole
-from pipelines.stores.address import Address
+from pipelines.stores.remote import Address
 
 CONDITIONAL = ("s3", "gs", "az")
 _PART = 16 << 20  # bytes; larger files are sent in parts, unless under a condition

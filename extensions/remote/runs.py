@@ -15,7 +15,7 @@ from extensions.remote.lease import NAME, SECONDS, Lease
 from extensions.remote.mirror import Mirror
 from extensions.remote.objects import Entry, objects_of
 from pipelines.base.errors import HostLost
-from pipelines.stores.address import Address
+from pipelines.stores.remote import Address
 
 _STATE = "resume.npz"
 _STATE_MOST = 64 << 20  # bytes of a checkpoint that a listing of runs fetches to say how far a run is

@@ -7,8 +7,7 @@ from pathlib import Path
 from extensions.remote import runs
 from extensions.remote.copies import copied
 from extensions.remote.objects import Objects, objects_of
-from pipelines.stores.address import Address
-from pipelines.stores.remote import Remote
+from pipelines.stores.remote import Address, Remote
 
 
 class ObjectStore(Remote):

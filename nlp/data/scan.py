@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import tensorflow as tf
 
-from nlp.tokens.base import Tokenizer
+from nlp.tokens.base import Tokenizer, joined
 from nlp.tokens.hashed import word_ngrams
 from nlp.tokens.normalise import TAG, words
-from nlp.tokens.ragged import joined
 
 STEP = 512
 LANGUAGE_CHARACTERS = 400  # beginning of a text by which its language is guessed

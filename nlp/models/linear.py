@@ -16,8 +16,7 @@ from nlp.models.bag import Bias, RarityPool, rarity
 from nlp.models.parts import PAD, assembled, encoder_inputs
 from nlp.settings import Linear
 from nlp.tokens.base import Tokenizer
-from pipelines.fitting import temperature
-from pipelines.fitting.folds import folds
+from pipelines.fitting.folds import folds, of_classes, of_labels
 
 STRENGTHS = (0.1, 0.3, 1.0, 3.0)  # C of the machines: less is more regularisation
 FOLDS, CHOOSING = 3, 1_500  # in which these are tried on train, and of how many texts at most
@@ -164,7 +163,7 @@ def _held_out(texts: sparse.csr_matrix, truth: np.ndarray, fold: np.ndarray, str
 
 def _of_classes(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float, float, float]:
     """(scale, shift, loss, share of right answers)."""
-    scale, loss = temperature.of_classes(scores, labels)
+    scale, loss = of_classes(scores, labels)
     return scale, 0.0, loss, float(np.mean(scores.argmax(1) == labels))
 
 
@@ -175,5 +174,5 @@ def _of_labels(scores: np.ndarray, truth: np.ndarray) -> tuple[float, float, flo
     f1 = 2.0 * hits / (np.arange(1, len(hits) + 1) + truth.sum())
     best = int(f1.argmax())
     border = float(ranked[best:best + 2].mean())
-    scale = temperature.of_labels(scores, truth, border)[0]
+    scale = of_labels(scores, truth, border)[0]
     return scale, -scale * border, 1.0 - float(f1[best]), float(f1[best])

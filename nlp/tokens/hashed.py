@@ -7,9 +7,7 @@ import tensorflow as tf
 
 from nlp.settings import Hashed
 from nlp.tokens import normalise
-from nlp.tokens.base import UNKNOWN, Cut, Tokenizer
-from nlp.tokens.lookup import hashes
-from nlp.tokens.ragged import joined
+from nlp.tokens.base import UNKNOWN, Cut, Tokenizer, hashes, joined
 
 # odd constants without pattern, as 64-bit two's complement (of splitmix64, Steele et al. 2014)
 GOLDEN, MIX1, MIX2 = (value - (1 << 64) for value in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))

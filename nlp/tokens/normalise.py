@@ -12,7 +12,7 @@ import unicodedata
 import numpy as np
 import tensorflow as tf
 
-from nlp.tokens.ragged import joined
+from nlp.tokens.base import joined
 
 TAG = r"<[A-Za-z/!][^<>]{0,500}>"
 # a token of its own: each mark and symbol (emoji among them), and each letter of scripts written without spaces

@@ -10,9 +10,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from nlp.tokens.base import Cut, Tokenizer
+from nlp.tokens.base import Cut, Tokenizer, joined
 from nlp.tokens.normalise import TAG
-from nlp.tokens.ragged import joined
 from pipelines.base.errors import ConfigError
 from pipelines.encoders.headers import read_json
 from pipelines.encoders.presets import Preset, description, hub, rebuilt

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 import tensorflow as tf
 
 from nlp.settings import Subwords
-from nlp.tokens.base import FIRST, UNKNOWN, Cut, Tokenizer
-from nlp.tokens.lookup import finder
+from nlp.tokens.base import FIRST, UNKNOWN, Cut, Tokenizer, finder
 from nlp.tokens.normalise import words as split_words
 from pipelines.base.errors import DataError
 

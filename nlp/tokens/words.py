@@ -7,8 +7,7 @@ import tensorflow as tf
 
 from nlp.settings import Words
 from nlp.tokens import normalise
-from nlp.tokens.base import FIRST, UNKNOWN, Cut, Tokenizer
-from nlp.tokens.lookup import finder
+from nlp.tokens.base import FIRST, UNKNOWN, Cut, Tokenizer, finder
 
 
 def learn(settings: Words, batches: Iterable[tf.Tensor]) -> list[str]:

@@ -95,20 +95,18 @@ def rendered(figure: "Figure", dpi: int) -> bytes:
     return buffer.getvalue()
 
 
-def learning_curves(rows: Sequence[dict[str, Any]], *, metrics: Sequence[str] | None = None, best_epoch: float | None = None,
-                    ) -> "Figure | None":
+def learning_curves(rows: Sequence[dict[str, Any]], *, best_epoch: float | None = None) -> "Figure | None":
     """Loss, metrics, learning rate, gradient norm over training, from the rows of metrics.jsonl; None where nothing was logged, as of a
     head that is fitted at once and not judged on validation.
 
     Args:
         rows: dicts with `step`, perhaps `epoch` (a float that grows with each step), and values such as `train/loss`,
             `validation/accuracy`, `learning_rate`, `gradient_norm`. `epoch/...`, whole epochs of train, is drawn with `train/...`.
-        metrics: names without split to show besides loss; default: all, at most 6, those of validation first.
         best_epoch: marked in the panels that have validation.
     """
     x_name = "epoch" if rows and all(isinstance(row.get("epoch"), (int, float)) for row in rows) else "step"
     series = _series(rows, x_name)
-    names = _metric_names(series, metrics)
+    names = _metric_names(series)
     panels: list[tuple[str, list[tuple[str, str]]]] = []
     for name in names:
         panels.append((title(name), [(s, f"{s}/{name}") for s in ("train", "epoch", "validation") if f"{s}/{name}" in series]))
@@ -147,14 +145,13 @@ def layout(scores: Sequence[str]) -> dict[str, dict[str, list[str]]]:
 
 
 def image_grid(images: np.ndarray, captions: Sequence[str] | None = None, *, title: str = "", columns: int | None = None,
-               colours: Sequence[str] | None = None) -> "Figure":
+               ) -> "Figure":
     """Images in rows, each with a caption under it; pixels stay sharp.
 
     Args:
         images: [n, height, width, channels] uint8 with 1, 3 or 4 channels.
         captions: one for each, of one or a few lines; long lines are cut.
         columns: default: 6, fewer for few images, more for many.
-        colours: of each caption.
 
     Raises:
         ValueError: shape or type is another.
@@ -186,8 +183,7 @@ def image_grid(images: np.ndarray, captions: Sequence[str] | None = None, *, tit
                         aspect="auto", extent=(left, left + side, bottom, bottom + tall))
             if captions:
                 text = "\n".join(shortened(part, 22) for part in captions[number].split("\n"))
-                axis.text(left + side / 2, bottom - 0.05, text, ha="center", va="top", fontsize=8, linespacing=1.15,
-                          color=colours[number] if colours else INK)
+                axis.text(left + side / 2, bottom - 0.05, text, ha="center", va="top", fontsize=8, linespacing=1.15, color=INK)
         axis.set(xlim=(0, width), ylim=(0, height))
     return figure
 
@@ -210,12 +206,12 @@ def _series(rows: Sequence[dict[str, Any]], x_name: str) -> dict[str, tuple[list
     return {name: (sorted(curve), [curve[x] for x in sorted(curve)]) for name, curve in points.items()}
 
 
-def _metric_names(series: Iterable[str], wanted: Sequence[str] | None) -> list[str]:
+def _metric_names(series: Iterable[str]) -> list[str]:
+    """The loss, and at most six others, those of validation first."""
     names_logged = list(series)
     splits = ("validation/", "train/", "epoch/")
     names = list(dict.fromkeys(name.partition("/")[2] for split in splits for name in names_logged if name.startswith(split)))
-    others = [name for name in (names if wanted is None else wanted) if name != "loss" and name in names]
-    return ["loss"] * ("loss" in names) + others[:6 if wanted is None else None]
+    return ["loss"] * ("loss" in names) + [name for name in names if name != "loss"][:6]
 
 
 def _curve(axis: "Axes", points: tuple[list[float], list[float]], split: str, alone: bool) -> None:

@@ -19,8 +19,7 @@ from rich.text import Text
 _WIDE = 100_000  # of output that no terminal wraps: nothing is cut
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = (), file: TextIO | None = None,
-                title: str | None = None) -> None:
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = (), file: TextIO | None = None) -> None:
     """Prints a table.
 
     Args:
@@ -30,7 +29,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right:
         file: default: standard output.
     """
     out = console(file)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=printable(title) if title else title, title_justify="left", show_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for number, column in enumerate(columns):
         justify: Literal["right", "left"] = "right" if number in right else "left"
         table.add_column(Text(printable(column)), justify=justify, overflow="fold", no_wrap=not out.is_terminal)

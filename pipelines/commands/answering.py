@@ -211,12 +211,13 @@ def embed(
 
     start_tensorflow()
     from pipelines.base.progress import followed
+    from pipelines.reports import predictions
     from pipelines.serving import embed as embedding
     from pipelines.serving.load import load_run, reading_as
     from pipelines.serving.output import counted
     from pipelines.serving.predict import Predictor
 
-    embedding.writable(output)
+    predictions.writable(output, embedding.ENDINGS)
     try:
         loaded = load_run(folder, where=1) if folder is not None else embedding.of_preset(run)
     except ConfigError as error:
@@ -247,8 +248,8 @@ def nearest(
     start_tensorflow()
     from dataclasses import asdict
 
+    from pipelines.serving.embed import Nearest, answered
     from pipelines.serving.load import load_run, reading_as
-    from pipelines.serving.nearest import Nearest, answered
     from pipelines.serving.predict import Predictor
 
     loaded = load_run(folder, where=1)

@@ -22,6 +22,7 @@ from pipelines.encoders.features import FEATURES, Computing, own_columns
 from pipelines.encoders.neighbours import Part, findings
 from pipelines.encoders.presets import find
 from pipelines.encoders.settings import PretrainedModel
+from pipelines.fitting.folds import fitting_part
 from pipelines.runs.launch import task_class
 from pipelines.training.preparation import Prepared, prepare
 
@@ -86,7 +87,7 @@ def _compared(begun: Prepared, experiment: Experiment, preset: str, most: int, s
     for split, source in (("train", splits.train), ("validation", splits.validation), ("test", splits.test)):
         if source is None:
             continue
-        used = _some(source, most)
+        used = fitting_part(source, most)
         kept = computing.source(used) if computing is not None else None
         if kept is None:
             raise ConfigError("its features cannot be kept: there is no room for them, or data.streaming is set")
@@ -96,13 +97,6 @@ def _compared(begun: Prepared, experiment: Experiment, preset: str, most: int, s
     note = (f"compared by the features of {preset}: {', '.join(counts)}, in {time.perf_counter() - began:.0f} s"
             + (f"; --encoder {preset} compares {'all' if most < MOST_ASKED else 'no more'}" if drawn else ""))
     return [*findings(parts, classes), Finding("note", note)]
-
-
-def _some(source: Source, most: int) -> Source:
-    """All examples, or as many as may be, drawn at random, always the same."""
-    if len(source) <= most:
-        return source
-    return source.subset(np.sort(np.random.default_rng(0).choice(len(source), most, replace=False)))
 
 
 def _labels(source: Source, classes: int) -> np.ndarray | None:

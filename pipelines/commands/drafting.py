@@ -21,7 +21,7 @@ from pipelines.commands.shell import (
     to_copy,
 )
 from pipelines.config import guard
-from pipelines.stores.address import address_of
+from pipelines.stores.remote import address_of
 
 if TYPE_CHECKING:
     from pipelines.config.draft import Drafted

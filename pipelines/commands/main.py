@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from pipelines.base.terminal import json_text
-from pipelines.commands import answering, drafting, preparing, runs, shipping, training
+from pipelines.commands import answering, drafting, runs, shipping, training
 from pipelines.commands.shell import RUNS, Runs, add_command, echo
 from pipelines.config import doors, registry
 from pipelines.machine.startup import current_folder_last
@@ -61,7 +61,7 @@ app = typer.Typer(
 registry.import_extensions()
 for _function in (
     training.train, training.tune, answering.evaluate, answering.predict, answering.embed, answering.nearest,
-    shipping.export, shipping.serve, drafting.check, preparing.prepare, drafting.new, drafting.race, encoders,
+    shipping.export, shipping.serve, drafting.check, training.prepare, drafting.new, drafting.race, encoders,
     runs.report, runs.lineage, doctor, drafting.schema,
 ):
     add_command(app, _function)

@@ -12,7 +12,7 @@ from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.terminal import json_text
 from pipelines.commands.shell import RUNS, Replace, Run, Runs, add_command, echo, guarded, quoted, shown, surrounded, tool
 from pipelines.config import guard
-from pipelines.stores.address import address_of
+from pipelines.stores.remote import address_of
 from pipelines.tuning.search_folder import SearchFolder
 
 
@@ -38,7 +38,7 @@ def report(
     from pipelines.runs.listing import find_run, headline
 
     if len(names) > 1:
-        from pipelines.runs.comparison_page import write_comparison
+        from pipelines.runs.comparing import write_comparison
 
         if output is None and address_of(runs):
             raise ConfigError("--runs: is in a store; give --output FILE for the page")

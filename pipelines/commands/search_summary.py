@@ -9,10 +9,9 @@ from pipelines.base import storage
 from pipelines.base.terminal import print_table
 from pipelines.commands.shell import quoted, shown, to_copy, tool
 from pipelines.tuning import front
-from pipelines.tuning.best import run_name
 from pipelines.tuning.importance import Importance
 from pipelines.tuning.report import headline, importance_lines, repeats_lines, trials_table
-from pipelines.tuning.search_folder import SearchFolder
+from pipelines.tuning.search_folder import SearchFolder, run_name
 
 SHOWN = 15
 

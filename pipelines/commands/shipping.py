@@ -22,7 +22,7 @@ from pipelines.commands.shell import (
 )
 from pipelines.config import guard
 from pipelines.runs.folder import RunFolder
-from pipelines.stores.address import address_of
+from pipelines.stores.remote import address_of
 
 
 class Precision(str, Enum):

@@ -17,7 +17,7 @@ from pipelines.config.problems import Route, dotted
 from pipelines.config.schema import Section
 from pipelines.config.tree import Kind, Setting, Shape, annotation_of, default, find, shape
 from pipelines.config.variants import within
-from pipelines.stores.address import address_of
+from pipelines.stores.remote import address_of
 
 Found = tuple[Route, str]
 LARGEST = 2**63  # of whole numbers; no tensor has a size or an index beyond

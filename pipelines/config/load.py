@@ -22,11 +22,11 @@ from pipelines.config.problems import ExperimentError, Place, Problem
 from pipelines.config.registry import EXTENSIONS_FOLDER, quick_start, tasks
 from pipelines.config.schema import Experiment
 from pipelines.config.space import laid_over
-from pipelines.config.space_check import problems as space_problems
+from pipelines.config.space import problems as space_problems
 from pipelines.config.tree import settings_with, split
 from pipelines.config.yaml_text import Document, parse, read, resolved_yaml
-from pipelines.stores.address import address_of
 from pipelines.stores.copies import local
+from pipelines.stores.remote import address_of
 
 __all__ = ["Loaded", "from_dict", "from_text", "load", "resolved_yaml", "shipped"]
 
@@ -112,7 +112,7 @@ def _build(document: Document, overrides: Sequence[str], domain: str | None, che
     cls = _class(document, parsed, domain)
     problems = apply_overrides(document, parsed, cls)
     check = Check(cls, document.values, lambda route: document.place(route).override is not None).run()
-    # What an entry of the search space may be is known to space_check.py better than to its type.
+    # What an entry of the search space may be is known to space.py better than to its type.
     wrong = [found for found in check.problems if found[0][:2] != ("tune", "space") or len(found[0]) < 3]
     wrong += (check.missing if check_paths else []) + space_problems(cls, document.values)
     experiment = None

@@ -188,10 +188,10 @@ def _plain(word: str) -> str:
     return word.lower().replace("-", "_").replace(" ", "_")
 
 
-def shown_changes(changes: Sequence[tuple[str, Any, Any]], most: int = 10) -> str:
+def shown_changes(changes: Sequence[tuple[str, Any, Any]]) -> str:
     """A line for each setting that differs."""
-    more = f"\n  and {len(changes) - most} more" if len(changes) > most else ""
-    return "\n".join(f"  {name}: {show(there)} there, {show(here)} now" for name, there, here in changes[:most]) + more
+    more = f"\n  and {len(changes) - 10} more" if len(changes) > 10 else ""
+    return "\n".join(f"  {name}: {show(there)} there, {show(here)} now" for name, there, here in changes[:10]) + more
 
 
 def differences(there: Any, here: Any, name: str = "") -> list[tuple[str, Any, Any]]:

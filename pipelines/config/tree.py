@@ -4,7 +4,7 @@ Messages, overrides, the search space and the reference page all ask here; the c
 """
 
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -139,7 +139,7 @@ class Setting:
 
     def exists_in(self, values: Mapping[str, Any]) -> bool:
         """Whether the models (and the like) chosen in these values have this setting."""
-        return all(_at(values, route) == tag for route, tag in self.variants)
+        return all(value_at(values, route) == tag for route, tag in self.variants)
 
 
 def settings(cls: type[Section]) -> tuple[Setting, ...]:
@@ -217,7 +217,8 @@ def _metadata(metadata: tuple[Any, ...]) -> tuple[tuple[tuple[str, Any], ...], s
     return tuple(limits.items()), tag
 
 
-def _at(values: Any, route: tuple[str, ...]) -> Any:
+def value_at(values: Any, route: Iterable[Any]) -> Any:
+    """The value there; None where the way leads nowhere."""
     for step in route:
         values = values.get(step) if isinstance(values, Mapping) else None
     return values

@@ -34,20 +34,21 @@ CHUNK = 256  # examples decoded at a time when a source is read whole
 
 
 def cached(source: Source, decode: Decode | None, data: Data, *, facts: Mapping[str, Any] | None = None,
-           lengths: Lengths | None = None) -> ArraySource | None:
+           lengths: Lengths | None = None, spec: dict[str, tf.TensorSpec] | None = None) -> ArraySource | None:
     """The source with every example decoded and kept, as `data.cache` says; None without a cache.
 
     Args:
         decode: None where the examples are ready.
         facts: what the task learned from train, on which decoding may depend.
         lengths: where examples differ in length, the entry that holds it.
+        spec: of a decoded example, where it is known: it takes a trace.
 
     Raises:
         DataError: an example that cannot be decoded, by name; or the disk cache cannot be written.
     """
     if decode is None and source.arrays is not None:
         return source if isinstance(source, ArraySource) else _in_memory(source, source.arrays)
-    spec = decoded_spec(source, decode)
+    spec = spec or decoded_spec(source, decode)
     if free(spec) and lengths is None:
         raise ValueError(f"entries of free length ({', '.join(free(spec))}) need Input.lengths")
     size = nbytes(spec, len(source)) + (_free_bytes(source, decode, data, spec, lengths) if lengths else 0)

@@ -6,6 +6,7 @@ Every way gives the same examples for the same (seed, epoch, step), so caching c
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -21,8 +22,32 @@ from pipelines.data.mapping import mapped
 from pipelines.data.source import ArraySource, Source, Tensors
 from pipelines.data.stream import StreamSource
 from pipelines.machine import gpus, memory
+from pipelines.machine.devices import Machine
 
 DEVICE_SHARE = 0.25  # of a GPU's free memory that data may take
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """How raw examples become those of a batch.
+
+    Attributes:
+        decode: one raw example to one of fixed shape; None where they are ready. Not called for a source that is decoded.
+        random: it draws from its key when training, so that what it gives then cannot be kept.
+        facts: what the task learned from train, on which it may depend.
+        lengths: where examples differ in length, the rule of their padding.
+    """
+
+    decode: Decode | None
+    random: bool = False
+    facts: Mapping[str, Any] | None = None
+    lengths: Lengths | None = None
+
+    @classmethod
+    def of(cls, task: Any, *, few: bool = False) -> "Decoder":
+        """That of a `task.contract.Task`; `few` as in `Lengths`."""
+        decoding, lengths = task.input.decoding, task.input.lengths
+        return cls(task.input.decoder, decoding.random, task.facts, lengths and replace(lengths, few=few))
 
 
 class Feed:
@@ -47,11 +72,11 @@ class Feed:
     kept: ArraySource | None = None
 
     def __init__(self, source: Source, decode: Decode | None, *, plan: order.Plan, seed: int, shuffle: bool, rule: Lengths | None = None,
-                 own: range | None = None):
+                 own: range | None = None, spec: dict[str, tf.TensorSpec] | None = None):
         self.own = range(plan.replicas) if own is None else own
         decode = None if source.decoded else decode
         self.source, self.decode, self.plan, self.seed, self.shuffle, self.rule = source, decode, plan, seed, shuffle, rule
-        self.spec = decoded_spec(source, decode)
+        self.spec = spec or decoded_spec(source, decode)
 
     def numbers(self, step: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """The global batch of a step: (numbers [batch] int64, weights [batch] float32, 1 or 0)."""
@@ -171,7 +196,7 @@ class PipelineFeed(Feed):
         super().__init__(**options)
         self.kept = kept
         self.read, self.make = (self.source, self.decode) if kept is None else (kept, None)
-        self.spec = decoded_spec(self.read, self.make)
+        self.spec = self.spec if kept is None else kept.spec
         self.strategy, self.workers, self.summary = strategy, workers or tf.data.AUTOTUNE, summary
         self.lengths = _by_length(self.read) if self.rule else None
 
@@ -299,37 +324,30 @@ def distributed(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy) -> A
     return iter(strategy.distribute_datasets_from_function(lambda _: dataset))
 
 
-def make_feed(source: Source, decode: Decode | None, *, plan: order.Plan, seed: int, shuffle: bool, random_decode: bool, data: Data,
-              strategy: tf.distribute.Strategy, devices: tuple[str, ...], facts: Mapping[str, Any] | None = None,
-              lengths: Lengths | None = None, own: range | None = None) -> Feed:
+def make_feed(source: Source, decoding: Decoder, *, plan: order.Plan, seed: int, shuffle: bool, data: Data, machine: Machine) -> Feed:
     """Chooses how a source is fed to the step.
 
     Args:
-        source: raw examples.
-        decode: one raw example to one of fixed shape; None where they are ready. Not called for a source that is decoded.
-        random_decode: decode draws from its key, so that its results cannot be kept.
+        shuffle: examples come in a training's order, and are decoded with a key.
         data: `cache`, `cache_folder`, `workers`.
-        facts: what the task learned from train, on which decoding may depend.
-        lengths: where examples differ in length, the entry that holds it.
-        own: numbers of this host's replicas; None: all of them.
     """
-    if source.decoded:
-        if random_decode:
-            raise ValueError("decoding draws from its key, and the source is decoded already")
-        decode = None
+    random = decoding.random and shuffle
+    if source.decoded and random:
+        raise ValueError("decoding draws from its key, and the source is decoded already")
+    decode, lengths = None if source.decoded else decoding.decode, decoding.lengths
     common: dict[str, Any] = {"source": source, "decode": decode, "plan": plan, "seed": seed, "shuffle": shuffle, "rule": lengths,
-                              "own": own}
+                              "own": machine.own, "spec": decoded_spec(source, decode)}
     if isinstance(source, StreamSource):
-        return StreamFeed(strategy=strategy, workers=data.workers, **common)
-    kept = None if random_decode else cached(source, decode, data, facts=facts, lengths=lengths)
+        return StreamFeed(strategy=machine.strategy, workers=data.workers, **common)
+    kept = None if random else cached(source, decode, data, facts=decoding.facts, lengths=lengths, spec=common["spec"])
     if kept is None:
         how = "decoded on the way" if decode else "read from where they are stored"
-        return PipelineFeed(None, strategy=strategy, workers=data.workers, summary=f"{len(source):,} examples, {how}", **common)
+        return PipelineFeed(None, strategy=machine.strategy, workers=data.workers, summary=f"{len(source):,} examples, {how}", **common)
     on_disk = kept.mapped if isinstance(kept, FlatSource) else isinstance(next(iter(kept.arrays.values())), np.memmap)
-    if not on_disk and kept.nbytes <= _device_room(devices):
-        return DeviceFeed(kept, devices=devices, **common)
+    if not on_disk and kept.nbytes <= _device_room(machine.devices):
+        return DeviceFeed(kept, devices=machine.devices, **common)
     summary = f"{len(kept):,} examples, read from the cache {'on disk' if on_disk else 'in memory'}"
-    return PipelineFeed(kept, strategy=strategy, workers=data.workers, summary=summary, **common)
+    return PipelineFeed(kept, strategy=machine.strategy, workers=data.workers, summary=summary, **common)
 
 
 def _device_room(devices: tuple[str, ...]) -> int:

@@ -174,11 +174,11 @@ def check_classes(counts: Mapping[str, int], path: Path, asked: Asked, examples:
         raise DataError(f"{path}: {text}{remedy}")
 
 
-def not_used(names: Collection[str], used: Iterable[Any], what: str = "columns") -> list[str]:
+def not_used(names: Collection[str], used: Iterable[Any]) -> list[str]:
     """A note on what is in the data and is not used; none where all is."""
     there = set(used)
     rest = [name for name in names if name not in there]
-    return [f"Not used: {what} {first(rest)}."] if rest else []
+    return [f"Not used: columns {first(rest)}."] if rest else []
 
 
 def first(names: Sequence[str]) -> str:

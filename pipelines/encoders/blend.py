@@ -10,7 +10,6 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from scipy.optimize import minimize_scalar
 from scipy.special import softmax
 
 from pipelines.data.source import ArraySource, Source
@@ -92,6 +91,8 @@ def fit_model(task: Task, model: keras.Model, train: Source, features: Features,
 
 def best_share(first: np.ndarray, second: np.ndarray) -> float:
     """The first one's weight in the mean of two probabilities of the true class, each [n], for the smallest log loss."""
+    from scipy.optimize import minimize_scalar
+
     def loss(share: float) -> float:
         return -float(np.log(np.maximum(share * first + (1 - share) * second, LEAST)).mean())
 

@@ -24,12 +24,12 @@ from pipelines.config.schema import Data
 from pipelines.data import order
 from pipelines.data.cache import MappedSource, computation, decoded_spec, readable
 from pipelines.data.graph_hash import graph_hash
-from pipelines.data.input import Feed, make_feed
+from pipelines.data.input import Decoder, Feed, make_feed
 from pipelines.data.lengths import FlatSource, Lengths
 from pipelines.data.results import Shapes, kept
 from pipelines.data.source import ArraySource, Source, Tensors, origin
 from pipelines.data.stream import StreamSource
-from pipelines.machine.constant_weights import constant
+from pipelines.machine.compiling import constant
 from pipelines.machine.devices import Machine
 from pipelines.task.contract import Decoding, Input, Output, Task
 
@@ -288,11 +288,11 @@ class Computing:
             batch = max(batch, SHORT_BATCH)
         plan = order.Plan(len(source), machine.replicas * min(batch, len(source)), machine.replicas)
         # an example is decoded as often as it has views: to keep it decoded helps sorting by length alone
-        data = self.data if lengths else self.data.model_copy(update={"cache": "none"})
-        return make_feed(source, task.input.decoder, plan=plan, seed=self.seed, shuffle=bool(views),
-                         random_decode=bool(views) and task.input.decoding.random, data=data, strategy=machine.strategy,
-                         devices=machine.devices, facts=task.facts,
-                         lengths=lengths and replace(lengths, unit=1))  # lengths are alike, and nothing is compiled
+        data = self.data if task.input.lengths else self.data.model_copy(update={"cache": "none"})
+        decoding = Decoder.of(task)
+        if lengths := decoding.lengths:  # lengths are alike, and nothing is compiled
+            decoding = replace(decoding, lengths=replace(lengths, unit=1))
+        return make_feed(source, decoding, plan=plan, seed=self.seed, shuffle=bool(views), data=data, machine=machine)
 
     def _computed(self, feed: Feed, values_of: Callable[[Tensors, Any, Any], Tensors], views: int = 0,
                   ) -> Iterator[tuple[Any, dict[str, np.ndarray]]]:

@@ -1,7 +1,10 @@
 """The part of train that is fitted to, and its folds, of which each is held out once: by groups where there are any, else by chance,
-classes divided evenly."""
+classes divided evenly; and how sure answers are that were held out."""
+
+from collections.abc import Callable
 
 import numpy as np
+from scipy.special import log_expit, log_softmax
 
 from pipelines.data.source import Source
 
@@ -45,3 +48,25 @@ def by_chance(labels: np.ndarray | None, examples: int, seed: int, count: int = 
     fold = np.empty(examples, np.int64)
     fold[mixed] = np.arange(examples) % count
     return fold
+
+
+BOUNDS = (-3.0, 5.0)  # of the logarithm of the scale
+
+
+def of_classes(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+    """(scale, mean loss in nats): of scores [n, classes] whose softmax is the probability of each class [n] (Guo et al. 2017)."""
+    rows = np.arange(len(labels))
+    return _smallest(lambda scale: -float(log_softmax(scale * scores, axis=1)[rows, labels].mean()))
+
+
+def of_labels(scores: np.ndarray, truth: np.ndarray, border: float) -> tuple[float, float]:
+    """As `of_classes`, of scores [n, classes] less `border`, of which each is the log-odds of a label that is there or not, bool."""
+    signed = np.where(truth, 1.0, -1.0) * (scores - border)
+    return _smallest(lambda scale: -float(log_expit(scale * signed).mean()))
+
+
+def _smallest(loss: Callable[[float], float]) -> tuple[float, float]:
+    from scipy.optimize import minimize_scalar
+
+    best = minimize_scalar(lambda log_scale: loss(float(np.exp(log_scale))), bounds=BOUNDS, method="bounded")
+    return float(np.exp(best.x)), float(best.fun)

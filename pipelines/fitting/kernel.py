@@ -19,8 +19,7 @@ from scipy.linalg import cho_factor, cho_solve, lapack, solve
 from threadpoolctl import threadpool_limits
 
 from pipelines.data.source import Source
-from pipelines.fitting.folds import fitting_part, folds
-from pipelines.fitting.temperature import of_classes, of_labels
+from pipelines.fitting.folds import fitting_part, folds, of_classes, of_labels
 from pipelines.task.output import Features
 
 WIDTHS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)  # times the mean squared distance of two examples

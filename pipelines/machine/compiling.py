@@ -1,4 +1,5 @@
-"""XLA: tf.functions that know whether they are compiled, parts that are compiled by themselves, and models that cannot be."""
+"""XLA: tf.functions that know whether they are compiled, parts that are compiled by themselves, and models that cannot be;
+weights that a graph takes for constants."""
 
 import contextlib
 import contextvars
@@ -6,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 _FOR_XLA = contextvars.ContextVar("for_xla", default=False)
@@ -108,3 +110,34 @@ def without_cudnn(model: keras.Model) -> Iterator[None]:
     finally:
         for layer, use, supports in chosen:
             layer.use_cudnn, layer.supports_jit = use, supports
+
+
+MOST = 1 << 29  # bytes of constants: a graph holds 2 GiB at most, and its optimizer copies it
+
+
+def constant(model: keras.Model, devices: tuple[str, ...]) -> Callable[[Any], Any]:
+    """The model's outputs for its inputs in inference, with the weights of now; traced once, on CPUs they stay what they are."""
+    tables = _tables(model)
+    size = sum(variable.numpy().nbytes for variable in model.variables if id(variable) not in tables)
+    if devices[0].startswith("GPU") or size > MOST:
+        return lambda inputs: model(inputs, training=False)
+    values = [[tf.convert_to_tensor(variable.value) if id(variable) in tables else variable.numpy() for variable in some]
+              for some in (model.trainable_variables, model.non_trainable_variables)]
+
+    def outputs(inputs: Any) -> Any:
+        weights, state = ([tf.constant(value) if isinstance(value, np.ndarray) else value for value in some] for some in values)
+        return model.stateless_call(weights, state, inputs, training=False)[0]
+
+    return outputs
+
+
+def _tables(model: keras.Model) -> set[int]:
+    """ids of tables of which rows are looked up as they are stored: an embedding's, and what a layer calls `looked_up`. As constants they
+    would gain nothing, and the graph's optimizer would take longer over MiniLM's one table than over all of its layers."""
+    found: set[int] = set()
+    for layer in model._flatten_layers():
+        found.update(id(table) for table in getattr(layer, "looked_up", ()))
+        table = layer.embeddings if isinstance(layer, keras.layers.Embedding) else None
+        if isinstance(table, keras.Variable) and (layer.compute_dtype == layer.variable_dtype or not table._autocast):
+            found.add(id(table))
+    return found

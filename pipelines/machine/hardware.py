@@ -17,7 +17,7 @@ from typing import Any
 
 from pipelines.machine import memory
 from pipelines.machine.environment import DISTRIBUTION, version
-from pipelines.machine.processor import instructions, processor_name
+from pipelines.machine.processor import cores, instructions, processor_name
 
 PROBE_SECONDS = 300.0
 # what TensorFlow 2.21 opens at run time; the `gpu` extra brings it
@@ -65,7 +65,7 @@ def gather(runs: Path) -> Machine:
         pci=len(_nvidia_on_bus()), module=_module(), smi=None if smi is None else smi[1], smi_works=smi is not None and smi[0] == 0,
         variables={name: value for name, value in os.environ.items()
                    if name in (*HIDING, "LD_LIBRARY_PATH") or name.startswith(("TF_", "XLA_", "OMP_", "KERAS_"))},
-        processor=processor_name(), cores=_cores(), flags=instructions(), memory=memory.free(), disks=_disks(runs), prepared=_prepared(),
+        processor=processor_name(), cores=cores(), flags=instructions(), memory=memory.free(), disks=_disks(runs), prepared=_prepared(),
         tools={name: shutil.which(name) is not None or Path(sys.executable).with_name(name).exists() for name in ("tensorboard", "git")})
     if machine.pci or machine.module or machine.smi:
         machine.missing = _missing()
@@ -156,10 +156,6 @@ def _run(command: list[str]) -> tuple[int, str] | None:
     except (OSError, subprocess.TimeoutExpired) as error:
         return 1, str(error)
     return done.returncode, done.stdout + done.stderr
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _disks(runs: Path) -> dict[str, tuple[str, int | None]]:

@@ -18,7 +18,7 @@ _CELLS = 250  # cells a side beyond which neighbours are drawn as one
 _DRAWN = 1000  # classes up to which there is a matrix at all
 
 
-def confusion(matrix: Any, classes: Sequence[str], *, title: str = "Confusion matrix", listed: int = 20) -> "Figure":
+def confusion(matrix: Any, classes: Sequence[str], *, listed: int = 20) -> "Figure":
     """The predictions (columns) for each true class (row), as shares of the row.
 
     Up to 20 classes every cell has its share in percent; beyond, colours are stretched so that single confusions show, and
@@ -50,7 +50,7 @@ def confusion(matrix: Any, classes: Sequence[str], *, title: str = "Confusion ma
             axis, beside = figure.subplots(1, 2, width_ratios=[1.75, 1])
             _dense(figure, axis, shares, classes)
             _listed(beside, pairs, classes, listed)
-        axis.set_title(title)
+        axis.set_title("Confusion matrix")
         axis.set_xlabel("predicted")
         axis.set_ylabel("true")
     return figure
@@ -73,7 +73,7 @@ def together(sets: Mapping[str, np.ndarray], labels: Sequence[str], *, title: st
     return figure
 
 
-def reliability(rows: Sequence[dict[str, Any]], *, error: float | None = None, title: str = "Reliability") -> "Figure":
+def reliability(rows: Sequence[dict[str, Any]], *, error: float | None = None) -> "Figure":
     """Accuracy against confidence in bins, with Wilson's intervals, and below how many answers each bin holds.
 
     Args:
@@ -97,7 +97,7 @@ def reliability(rows: Sequence[dict[str, Any]], *, error: float | None = None, t
                        label="accuracy, 95 % interval")
         upper.legend(loc="upper left")
         upper.set(xlim=(0, 1), ylim=(0, 1.02), ylabel="accuracy")
-        upper.set_title(title if error is None else f"{title}: calibration error {100 * error:.1f} %")
+        upper.set_title("Reliability" if error is None else f"Reliability: calibration error {100 * error:.1f} %")
         lower.set(xlabel="confidence", ylabel="share of answers")
         lower.set_ylim(bottom=0)
         for axis in (upper, lower):

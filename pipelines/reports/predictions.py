@@ -1,21 +1,25 @@
-"""A model's answer to each judged example, as a table, to compare models example by example."""
+"""What a report keeps to compare models by: the answer to each judged example, as a table, and the resamples of metrics."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from pipelines.base import npz
 from pipelines.base.errors import ConfigError
 from pipelines.base.files import write_whole
+from pipelines.task.results import Metric
 
 Columns = Mapping[str, Any]  # name -> a value of each example, in the order of the split
 ENDINGS = (".parquet", ".csv", ".jsonl")
 FILE = "predictions.parquet"
 
 
-def writable(path: Path) -> None:
+def writable(path: Path, endings: Sequence[str] = ENDINGS) -> None:
     """Raises ConfigError for an ending of another format."""
-    if path.suffix.lower() not in ENDINGS:
-        raise ConfigError(f"--output: {path}: give a name that ends in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
+    if path.suffix.lower() not in endings:
+        raise ConfigError(f"--output: {path}: give a name that ends in {', '.join(endings[:-1])} or {endings[-1]}")
 
 
 def write(path: Path, columns: Columns) -> None:
@@ -58,3 +62,27 @@ def _array(values: Any) -> Any:
         return pa.array(values)
     except UnicodeEncodeError:
         return pa.array([value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value for value in values])
+
+
+NAME = "resamples.npz"
+_MOST = 64 << 20  # bytes that are read; 1,000 resamples of 20 metrics take 80 kB
+
+
+def write_resamples(folder: Path, metrics: Mapping[str, Metric]) -> None:
+    """Writes the resamples of metrics, by `split/name`, as float32; no file where there are none."""
+    drawn = {name: np.asarray(metric.drawn, np.float32) for name, metric in metrics.items() if metric.drawn is not None}
+    if drawn:
+        write_whole(folder / NAME, lambda file: np.savez(file, allow_pickle=False, **drawn))
+
+
+def read_resamples(folder: Path) -> dict[str, np.ndarray]:
+    """`split/name` -> [resamples] float32; empty where the file is missing or not whole."""
+    try:
+        with npz.opened(folder / NAME) as stored:
+            headers = {name: stored.header(name) for name in sorted(stored.names)}
+            if sum(header.shape[0] * 4 for header in headers.values() if len(header.shape) == 1) > _MOST:
+                return {}
+            return {name: stored.read(name) for name, (dtype, shape) in headers.items()
+                    if dtype == np.float32 and len(shape) == 1 and shape[0]}
+    except npz.Damaged:
+        return {}

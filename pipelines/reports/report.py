@@ -1,14 +1,15 @@
 """The report of a run: report.md for reading, report.html to share, report.json for programs, the model card, and the figures.
 
-report.json is written last: where it exists, the report is whole. Its text comes from `run_report.py`.
+report.json is written last: where it exists, the report is whole. Its text comes from `run_report.py`. `changed_settings` says what
+an experiment sets otherwise than the defaults.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from pipelines.base.figures import png
 from pipelines.base.files import abridged, finite, write_json, write_whole
@@ -17,9 +18,8 @@ from pipelines.reports.card import card
 from pipelines.reports.html import page
 from pipelines.reports.predictions import FILE as PREDICTIONS
 from pipelines.reports.predictions import write as write_predictions
-from pipelines.reports.resamples import write_resamples
+from pipelines.reports.predictions import write_resamples
 from pipelines.reports.run_report import CURVES, RunReport
-from pipelines.reports.settings import changed_settings
 from pipelines.task.contract import Splits
 from pipelines.task.intervals import spread
 from pipelines.task.results import Judgement
@@ -28,17 +28,59 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def write_report(
-    folder: Path, *, task: str, experiment: str, run: str, judgements: Mapping[str, Judgement], timing: Mapping[str, Any],
-    meter: Mapping[str, Any] | None = None, curves: "Figure | None" = None, splits: Splits | None = None, settings: BaseModel | None = None,
-    environment: Mapping[str, Any] | None = None, notes: Sequence[str] = (), seeds: Sequence[Mapping[str, Any]] = (),
-    lead: str | None = None, run_folder: Path | None = None, fingerprints: Mapping[str, str] | None = None,
-    readme: Path | None = None,
-) -> dict[str, Any]:
-    """Writes report.md, report.html, model_card.md, figures/*.png, resamples.npz and, last, report.json; each file whole.
+_NONE = object()  # where a setting has no default
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A setting by dotted name, its value, and its default (`required`: it has none)."""
+
+    name: str
+    value: Any
+    default: Any
+    required: bool = False
+
+
+def changed_settings(section: BaseModel, *, leave_out: tuple[str, ...] = ()) -> list[Changed]:
+    """The settings whose values are not their defaults, in order of the schema; those without default are always among them.
 
     Args:
-        folder: of the report.
+        leave_out: sections at the top that do not count, such as `tune`.
+    """
+    names = [name for name in type(section).model_fields if name not in leave_out]
+    return [change for name in names for change in _differing(section, name, _default(section, name), "")]
+
+
+def _differing(section: BaseModel, name: str, default: Any, prefix: str) -> list[Changed]:
+    value, dotted = getattr(section, name), f"{prefix}{name}"
+    if not isinstance(value, BaseModel):
+        if isinstance(value, list):
+            value = [one.model_dump() if isinstance(one, BaseModel) else one for one in value]
+        required = default is _NONE
+        same = value == default and type(value) is type(default)
+        return [] if same else [Changed(dotted, value, None if required else default, required)]
+    same_kind = type(default) is type(value)
+    changes = []
+    for inner in type(value).model_fields:
+        changes += _differing(value, inner, getattr(default, inner) if same_kind else _default(value, inner), f"{dotted}.")
+    return changes
+
+
+def _default(section: BaseModel, name: str) -> Any:
+    field = type(section).model_fields[name]
+    if field.is_required():
+        return _NONE
+    try:
+        return field.get_default(call_default_factory=True, validated_data={})
+    except ValidationError:  # a section with settings that must be given has no default as a whole
+        return _NONE
+
+
+@dataclass(frozen=True)
+class Reported:
+    """What a report tells of a run.
+
+    Attributes:
         task: `vision.classification`.
         experiment: `vision/cifar10_cnn`.
         run: the run's name.
@@ -52,10 +94,32 @@ def write_report(
         notes: for the reader.
         seeds: where several were trained, for each {"seed": 0, "run": name of its run beside this one, "metrics":
             {"test/accuracy": 0.73, ...}}; the commands then name the first of those runs.
-        run_folder: the run, for the commands that the report ends with; default: the parent of `folder`.
+        lead: the metric that the report leads with, without split; default: the first of the judgement.
+        run_folder: the run, for the commands that the report ends with; default: the parent of the report's folder.
         fingerprints: of the examples of each split judged, to tell whether two runs were judged on the same.
         readme: where the model card goes, too.
-        lead: the metric that the report leads with, without split; default: the first of the judgement.
+    """
+
+    task: str
+    experiment: str
+    run: str
+    judgements: Mapping[str, Judgement]
+    timing: Mapping[str, Any]
+    meter: Mapping[str, Any] | None = None
+    curves: "Figure | None" = None
+    splits: Splits | None = None
+    settings: BaseModel | None = None
+    environment: Mapping[str, Any] | None = None
+    notes: Sequence[str] = ()
+    seeds: Sequence[Mapping[str, Any]] = ()
+    lead: str | None = None
+    run_folder: Path | None = None
+    fingerprints: Mapping[str, str] | None = None
+    readme: Path | None = None
+
+
+def write_report(folder: Path, of: Reported) -> dict[str, Any]:
+    """Writes report.md, report.html, model_card.md, figures/*.png, resamples.npz and, last, report.json; each file whole.
 
     Returns:
         The content of report.json.
@@ -63,36 +127,36 @@ def write_report(
     Raises:
         OSError: as the system gives it.
     """
-    folder = Path(folder)
+    folder, judgements, splits = Path(folder), of.judgements, of.splits
     split = "test" if "test" in judgements else next(iter(judgements), "")
     judged = judgements[split] if split else Judgement()
-    drawn = {**({CURVES: curves} if curves else {}), **judged.figures}
+    drawn = {**({CURVES: of.curves} if of.curves else {}), **judged.figures}
     pictures = {name: png(figure) for name, figure in drawn.items()}
     metrics = {f"{name}/{metric}": value for name, one in judgements.items() for metric, value in one.metrics.items()}
-    remarks = [*notes, *(splits.notes if splits else ()), *_judged_notes(judgements, split)]
+    remarks = [*of.notes, *(splits.notes if splits else ()), *_judged_notes(judgements, split)]
     content: dict[str, Any] = finite({
-        "task": task, "experiment": experiment, "run": run,
+        "task": of.task, "experiment": of.experiment, "run": of.run,
         "metrics": {name: metric.as_json() for name, metric in metrics.items()},
         "compared": judged.compared,
-        "judged": {name: {"fingerprint": fingerprint} for name, fingerprint in (fingerprints or {}).items()},
-        "timing": dict(timing), "time": dict(meter or {}),
+        "judged": {name: {"fingerprint": fingerprint} for name, fingerprint in (of.fingerprints or {}).items()},
+        "timing": dict(of.timing), "time": dict(of.meter or {}),
         "data": _data(splits), "notes": list(dict.fromkeys(remarks)), "skipped": list(splits.skipped) if splits else [],
         "more_skipped": splits.more_skipped if splits else 0,
-        "seeds": [dict(seed) for seed in seeds], "spread": _spread(seeds),
-        "changed": [asdict(change) for change in changed_settings(settings, leave_out=("tune",))] if settings else [],
-        "settings": settings.model_dump(mode="json") if settings else {}, "environment": dict(environment or {}),
+        "seeds": [dict(seed) for seed in of.seeds], "spread": _spread(of.seeds),
+        "changed": [asdict(change) for change in changed_settings(of.settings, leave_out=("tune",))] if of.settings else [],
+        "settings": of.settings.model_dump(mode="json") if of.settings else {}, "environment": dict(of.environment or {}),
         "tables": {f"{name}/{table}": rows for name, one in judgements.items() for table, rows in one.tables.items()},
         "figures": [f"figures/{name}.png" for name in pictures],
     })
-    blocks = RunReport(content, run_folder or folder.parent, split, lead, metrics, judged, pictures).blocks()
+    blocks = RunReport(content, of.run_folder or folder.parent, split, of.lead, metrics, judged, pictures).blocks()
     for name, image in pictures.items():
         write_whole(folder / "figures" / f"{name}.png", image)
-    write_whole(folder / "report.html", page(blocks, title=f"{experiment}: {run}"))
+    write_whole(folder / "report.html", page(blocks, title=f"{of.experiment}: {of.run}"))
     write_whole(folder / "report.md", markdown(blocks))
     described = markdown(card(content, str(folder.parent)))
     write_whole(folder / "model_card.md", described)
-    if readme is not None:
-        write_whole(readme, described)
+    if of.readme is not None:
+        write_whole(of.readme, described)
     write_resamples(folder, metrics)
     if judged.predictions:
         write_predictions(folder / PREDICTIONS, judged.predictions)

@@ -8,8 +8,7 @@ from pipelines.base.errors import ConfigError
 from pipelines.config.schema import Experiment
 from pipelines.runs.folder import RunFolder, seed_name
 from pipelines.stores import copies
-from pipelines.stores.address import Address, address_of
-from pipelines.stores.remote import remote_of
+from pipelines.stores.remote import Address, address_of, remote_of
 
 
 def names_of(experiment: Experiment, name: str) -> list[str]:

@@ -6,44 +6,32 @@ from typing import Any
 import numpy as np
 
 from pipelines.base.progress import Work
-from pipelines.config.schema import Experiment
 from pipelines.data.source import Source
 from pipelines.data.stream import StreamSource
 from pipelines.outputs.baselines import put_beside
-from pipelines.runs.policy import Policy
+from pipelines.runs.work import Policy
 from pipelines.task.contract import Condensed
 from pipelines.task.own_metrics import add_own
 from pipelines.task.results import Baseline, Judgement
-from pipelines.training.evaluation import Evaluator, batch_size
+from pipelines.training.evaluation import Evaluator
 from pipelines.training.session import Session
 
 
-def evaluator(session: Session, experiment: Experiment, source: Source, *, alone: bool = False) -> Evaluator:
+def evaluator(session: Session, source: Source, *, alone: bool = False) -> Evaluator:
     """What answers a source with the session's model as it is now; `alone`: on this host, without the others."""
-    return Evaluator(
-        session.task,
-        session.model,
-        source,
-        machine=session.machine.alone() if alone else session.machine,
-        data=experiment.data,
-        averages=session.averages,
-        batch=batch_size(experiment.evaluate, experiment.train.batch_size),
-        trained=True,
-        say=session.say,
-    )
+    machine = session.machine.alone() if alone else session.machine
+    return Evaluator(session.task, session.model, source, machine=machine, averages=session.averages, trained=True, say=session.say)
 
 
-def validation(session: Session, experiment: Experiment) -> Evaluator | None:
+def validation(session: Session) -> Evaluator | None:
     """What scores the validation split at the end of epochs, with what trains; None where there is no such split."""
     learner = session.learner
     if learner.validation is None:
         return None
-    return Evaluator(learner.task, learner.model, learner.validation, machine=session.machine, data=experiment.data,
-                     averages=session.averages, batch=batch_size(experiment.evaluate, experiment.train.batch_size),
-                     say=session.say)
+    return Evaluator(learner.task, learner.model, learner.validation, machine=session.machine, averages=session.averages, say=session.say)
 
 
-def answered(session: Session, experiment: Experiment, watching: Evaluator | None) -> Condensed | None:
+def answered(session: Session, watching: Evaluator | None) -> Condensed | None:
     """The answers for the validation split by the weights as they are now; None where there is no such split.
 
     Args:
@@ -51,12 +39,12 @@ def answered(session: Session, experiment: Experiment, watching: Evaluator | Non
     """
     if watching is None or session.splits.validation is None:
         return None
-    one = watching if session.learner.answers else evaluator(session, experiment, session.splits.validation)
+    one = watching if session.learner.answers else evaluator(session, session.splits.validation)
     answers, watching.own = one.judged(), one.own
     return answers
 
 
-def judge(session: Session, experiment: Experiment, policy: Policy, watching: Evaluator | None, known: Condensed | None,
+def judge(session: Session, policy: Policy, watching: Evaluator | None, known: Condensed | None,
           warn: Callable[[str], None]) -> dict[str, Judgement]:
     """Split -> judgement. The test split is read here and nowhere else. Of several hosts all answer, and the chief judges.
 
@@ -65,13 +53,14 @@ def judge(session: Session, experiment: Experiment, policy: Policy, watching: Ev
         known: its answers by the weights that are judged.
         warn: is told where a model is worse than its baseline.
     """
-    test = evaluator(session, experiment, session.splits.test) if policy.test and session.splits.test else None
+    evaluate = session.task.experiment.evaluate
+    test = evaluator(session, session.splits.test) if policy.test and session.splits.test else None
     evaluators = {"validation": watching, "test": test}
     every = {split: known if one is watching and known is not None else one.judged() for split, one in evaluators.items() if one}
     if not session.machine.group.chief:
         return {}
     with Work(session.say, "fitting the cheap baseline"):
-        baseline = _fitted(session, experiment, evaluators) if policy.baseline and experiment.evaluate.baseline else None
+        baseline = _fitted(session, evaluators) if policy.baseline and evaluate.baseline else None
     judgements = {}
     for split, one in evaluators.items():
         if one is None:
@@ -80,19 +69,19 @@ def judge(session: Session, experiment: Experiment, policy: Policy, watching: Ev
         source = getattr(session.splits, split)
         with Work(session.say, f"judging {split}"):
             judgement = judgements[split] = session.task.output.judge(answers, targets, source)
-            add_own(judgement, one.own, experiment.evaluate.bootstrap)
+            add_own(judgement, one.own, evaluate.bootstrap)
             if policy.details:
                 session.task.output.explain(session.model, judgement, answers, targets, source)
         if baseline is not None:
             own, other = session.task.output.each(answers, targets), baseline.score(source)
             cost = next((one.cost for one in session.transforms if one.cost), None)
-            put_beside(judgement, baseline, own, other, experiment.evaluate.bootstrap, cost=cost)
+            put_beside(judgement, baseline, own, other, evaluate.bootstrap, cost=cost)
         if judgement.beaten and policy.guidance and (split == "test" or test is None):
             warn(judgement.beaten)
     return judgements
 
 
-def _fitted(session: Session, experiment: Experiment, evaluators: Mapping[str, Evaluator | None]) -> Baseline | None:
+def _fitted(session: Session, evaluators: Mapping[str, Evaluator | None]) -> Baseline | None:
     """The task's cheap model, fitted; None where there is none, or train cannot be read by number."""
     train = session.splits.train
     if isinstance(train, StreamSource) or not any(evaluators.values()):
@@ -101,6 +90,6 @@ def _fitted(session: Session, experiment: Experiment, evaluators: Mapping[str, E
     def features(source: Source, function: Callable[[Any], Any]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         known = next((one for one in evaluators.values() if one is not None and one.source is source), None)
         several = session.machine.group.size > 1  # the others have no part in it
-        return (evaluator(session, experiment, source, alone=several) if several or known is None else known).features(function)
+        return (evaluator(session, source, alone=several) if several or known is None else known).features(function)
 
     return session.task.output.baseline(train, features)

@@ -8,8 +8,7 @@ from pipelines.base import figures
 from pipelines.base.files import write_json
 from pipelines.monitoring.metrics_log import read_rows
 from pipelines.monitoring.tensorboard import Writer
-from pipelines.reports.report import write_report
-from pipelines.reports.settings import changed_settings
+from pipelines.reports.report import Reported, changed_settings, write_report
 from pipelines.runs import judging, run_display
 from pipelines.runs.hooking import Hooked
 from pipelines.runs.work import Work
@@ -46,7 +45,7 @@ def choose_weights(work: Work, session: Session, hooked: Hooked, validation: Eva
         notes.append(f"{done}: {which}, best on {hooked.best.watch}.")
     for variable, average in session.averages:
         variable.assign(average.value)
-    answers = judging.answered(session, work.experiment, validation)
+    answers = judging.answered(session, validation)
     if answers is not None:
         session.task.facts.update(work.hosts.of_chief(session.task.output.choose(*answers) if work.hosts.chief else None))
     return Chosen(epoch, answers, notes)
@@ -90,8 +89,7 @@ def report(work: Work, session: Session, hooked: Hooked, chosen: Chosen, judgeme
         return {"metrics": {name: metric.as_json() for name, metric in metrics.items()}, "timing": timing, "time": summary}
     if not policy.details:
         judgements = {split: Judgement(judged.metrics, notes=judged.notes) for split, judged in judgements.items()}
-    return write_report(
-        folder.report,
+    return write_report(folder.report, Reported(
         task=work.experiment.task,
         experiment=work.call.name,
         run=folder.path.name,
@@ -106,4 +104,4 @@ def report(work: Work, session: Session, hooked: Hooked, chosen: Chosen, judgeme
         fingerprints={split: source.fingerprint() for split in judgements if (source := getattr(session.splits, split)) is not None},
         notes=[*work.voice.warnings.texts, *session.splits.notes, *session.learner.notes, *session.machine.notes, *chosen.notes,
                *(record["note"] for record in recorded.values() if "note" in record)],
-    )
+    ))

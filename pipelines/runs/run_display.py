@@ -8,10 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.data import order
-from pipelines.data.example_texts import texts
 from pipelines.data.input import Feed
 from pipelines.data.lengths import stacked
-from pipelines.data.source import ArraySource, label_of
+from pipelines.data.source import ArraySource, label_of, texts
 from pipelines.encoders import trainable
 from pipelines.encoders.features import FEATURES, own_columns
 from pipelines.monitoring.arithmetic import arithmetic

@@ -3,7 +3,6 @@
 An input that cannot be read or decoded gets its error as the answer.
 """
 
-import os
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,6 +20,7 @@ import tensorflow as tf
 from pipelines.data.lengths import joined
 from pipelines.data.reasons import reason
 from pipelines.data.source import Tensors
+from pipelines.machine.processor import cores
 from pipelines.serving.answers import bounded_parts, class_names, respond, stacked
 from pipelines.serving.load import LoadedRun
 from pipelines.serving.output import Prediction, first
@@ -68,7 +68,7 @@ class Predictor:
         self.details: Sequence[str] = answers.details
         self.ranked: Sequence[str] = answers.ranked
         self.files: Mapping[str, str] = answers.files
-        self.workers = workers or _processors()
+        self.workers = workers or cores()
         spec = {name: tf.TensorSpec(spec.shape, spec.dtype) for name, spec in run.task.input.raw_spec().items()}
         self._receive = tf.function(run.task.input.receive, input_signature=[spec], autograph=False)
         received = self._receive.get_concrete_function().structured_outputs
@@ -256,10 +256,6 @@ def in_order(pool: ThreadPoolExecutor, work: Callable[[In], Out], items: Iterabl
     finally:
         for future in waiting:
             future.cancel()
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def rows_of(answers: Mapping[str, np.ndarray], ranked: Sequence[str], details: Sequence[str],

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pipelines.serving.answerer import Answerer
     from pipelines.serving.http.bodies import Memory
-    from pipelines.serving.http.models import Models
+    from pipelines.serving.http.hosting import Models
     from pipelines.serving.http.observing import Observed
 
 @dataclass(frozen=True)

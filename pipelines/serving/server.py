@@ -75,7 +75,7 @@ def serve(sources: Sequence[Source], load: "Callable[[Path], Answerer]", options
     if inside is not None:
         return inside.run(load)
     require_extra()
-    from pipelines.serving.http.models import versions_in
+    from pipelines.serving.http.hosting import versions_in
     from pipelines.serving.http.running import Server, make_site
 
     if not (options.open or loopback(options.host)):

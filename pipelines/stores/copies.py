@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from pipelines.stores.address import Address, address_of
-from pipelines.stores.remote import remote_of
+from pipelines.stores.remote import Address, address_of, remote_of
 
 _copies: dict[Address, Path] = {}  # those that this process has looked at
 

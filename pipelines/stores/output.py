@@ -9,8 +9,7 @@ from typing import BinaryIO
 
 from pipelines.base.errors import ConfigError
 from pipelines.base.files import whole_folder, write_whole
-from pipelines.stores.address import Address, address_of
-from pipelines.stores.remote import remote_of
+from pipelines.stores.remote import Address, address_of, remote_of
 
 
 def refuse_existing(output: Path | None, replace: bool) -> None:

@@ -127,14 +127,13 @@ class Chain:
 
     def _updated(self, change: Change, rescale: tf.Tensor, states: list[State]) -> tuple[list, dict, list]:
         """Pure: (weights, statistics, states), with None for each that stays as it is."""
+        def changed(before: list[tf.Tensor], after: list[tf.Tensor]) -> list[tf.Tensor | None]:
+            return [None if new is old else new for old, new in zip(before, after)]
+
         begun, new = change, []
         change = change._replace(gradients=[gradient * rescale for gradient in change.gradients], weights=change.before)
         for link, state in zip(self.links, states):
             change, after = link.update(change, state)
-            new.append(_changed(state, after))
+            new.append(changed(state, after))
         statistics = {number: None if value is begun.statistics[number] else value for number, value in change.statistics.items()}
-        return _changed(begun.before, change.weights), statistics, new
-
-
-def _changed(before: list[tf.Tensor], after: list[tf.Tensor]) -> list[tf.Tensor | None]:
-    return [None if new is old else new for old, new in zip(before, after)]
+        return changed(begun.before, change.weights), statistics, new

@@ -11,12 +11,12 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.base.progress import Say, Work, silent
-from pipelines.config.schema import Data, Evaluate
 from pipelines.data import order
-from pipelines.data.input import Feed, make_feed
+from pipelines.data.input import Decoder, Feed, make_feed
 from pipelines.data.lengths import joined
 from pipelines.data.source import Source
-from pipelines.machine.constant_weights import constant
+from pipelines.machine import compiling
+from pipelines.machine.compiling import constant
 from pipelines.machine.devices import Machine
 from pipelines.task.contract import Condensed, Task
 from pipelines.task.own_metrics import own_scores
@@ -31,25 +31,25 @@ class Evaluator:
         task: prepares batches, answers and scores them.
         model: built under `machine.strategy.scope()`.
         source: what is judged.
-        batch: examples a step over all devices; rounded up to a multiple of them.
+        batch: examples a step over all devices, rounded up to a multiple of them; None: as the experiment says.
         averages: (variable of the model, its replacement in `scores`), such as weights and statistics with their moving averages.
         trained: the weights stay as they are now, which makes the answers of a pretrained encoder faster.
         say: is told how far judging is, where that takes long.
     """
 
-    def __init__(self, task: Task, model: keras.Model, source: Source, *, machine: Machine, batch: int, data: Data,
+    def __init__(self, task: Task, model: keras.Model, source: Source, *, machine: Machine, batch: int | None = None,
                  averages: Iterable[tuple[keras.Variable, keras.Variable]] = (), trained: bool = False, say: Say = silent):
         self.say = say
         self.averages = {id(variable): average for variable, average in averages}
         self.task, self.model, self.source, self.machine = task, model, source, machine
-        batch = min(batch, len(source))
+        experiment = task.experiment
+        batch = min(batch or experiment.evaluate.batch_size or max(256, experiment.train.batch_size), len(source))
         batch += -batch % machine.replicas
         self.plan = order.Plan(len(source), batch, machine.replicas)
-        decode = task.input.decoder
-        self.feed: Feed = make_feed(source, decode, plan=self.plan, seed=0, shuffle=False, random_decode=False, data=data,
-                                    strategy=machine.strategy, devices=machine.devices, own=machine.own, facts=task.facts,
-                                    lengths=task.input.lengths)
+        self.feed: Feed = make_feed(source, Decoder.of(task), plan=self.plan, seed=0, shuffle=False, data=experiment.data, machine=machine)
         self.own: Arrays = {}  # name -> [examples], of the metrics in evaluate.metrics
+        # traced once for scores, answers and features; of the examples alone, since a concrete function wants its defaults, too
+        self._prepare = compiling.Once(tf.function(lambda examples: task.prepare(examples), autograph=False))
         self._scores = tf.function(self._score_step, autograph=False)
         self._answers = tf.function(self._answer_step, autograph=False)
         fixed = trained and model is not None and {"features", "head"} <= {layer.name for layer in model.layers}  # None: a converted run
@@ -87,7 +87,7 @@ class Evaluator:
         """(what `function` makes of the model's inputs, in graph, [examples, ...]; the targets), in the order of the source."""
         def replica_step(step: tf.Tensor, examples: Any) -> dict:
             examples = self._examples(step, examples)
-            inputs, _ = self.task.prepare(examples)
+            inputs, _ = self._prepare(examples)
             return {"answer/features": function(inputs), **{f"target/{k}": v for k, v in self.task.output.targets(examples).items()}}
 
         def run(step: tf.Tensor, iterator: Any) -> Any:
@@ -145,7 +145,7 @@ class Evaluator:
 
     def _score_step(self, step: tf.Tensor, iterator: Any) -> Any:
         def replica_step(examples: Any) -> dict:
-            inputs, targets = self.task.prepare(self._examples(step, examples))
+            inputs, targets = self._prepare(self._examples(step, examples))
             outputs = self._averaged(inputs)
             return {"loss": self.task.output.loss(outputs, targets, training=False), **self.task.output.scores(outputs, targets),
                     **own_scores(self.task, outputs, targets)}
@@ -155,7 +155,7 @@ class Evaluator:
     def _answer_step(self, step: tf.Tensor, iterator: Any) -> Any:
         def replica_step(examples: Any) -> dict:
             examples = self._examples(step, examples)
-            inputs, learned = self.task.prepare(examples)
+            inputs, learned = self._prepare(examples)
             outputs: list[Any] = []  # of each call of the model: the first sees the inputs as they are, others test-time views
 
             def model(x: Any) -> Any:
@@ -197,8 +197,3 @@ def _sides(arrays: Arrays) -> Condensed:
     answers, targets = ({name.partition("/")[2]: value for name, value in arrays.items() if name.startswith(side)}
                         for side in ("answer/", "target/"))
     return answers, targets
-
-
-def batch_size(evaluate: Evaluate, training_batch: int) -> int:
-    """Examples in an evaluation step over all devices."""
-    return evaluate.batch_size or max(256, training_batch)

@@ -23,8 +23,6 @@ def clip(gradients: list, norm: tf.Tensor, settings: Clip) -> list:
 
 
 class Clipped(Link):
-    """Gradients are clipped."""
-
     def __init__(self, settings: Clip):
         self.settings = settings
 

@@ -35,8 +35,7 @@ def of_this_batch_alone(layers: list[keras.layers.BatchNormalization]) -> Iterat
 
 
 def rising(decay: float, step: tf.Tensor) -> tf.Tensor:
-    """The decay of a moving average at a step, float32, `decay` at most: an average covers a ninth of the steps so far, and forgets what it
-    began with (tf.train.ExponentialMovingAverage)."""
+    """The decay of a moving average, `decay` at most: it covers a ninth of the steps so far (tf.train.ExponentialMovingAverage)."""
     done = tf.cast(step, tf.float32)
     return tf.minimum(decay, (1.0 + done) / (10.0 + done))
 
@@ -49,9 +48,9 @@ class Statistics(Link):
         self.momenta = {id(statistic): norm.momentum for norm in norms(model) for statistic in (norm.moving_mean, norm.moving_variance)}
 
     def update(self, change: Change, state: State) -> tuple[Change, State]:
-        moved = {}
+        moved, shares = {}, {momentum: 1.0 - rising(momentum, change.step) for momentum in set(self.momenta.values())}
         for number, batch in change.batch.items():
             old, momentum = change.statistics[number], self.momenta.get(id(self.model.non_trainable_variables[number]))
             # one that belongs to no norm is what the batch makes it
-            moved[number] = batch if momentum is None else old + (batch - old) * (1.0 - rising(momentum, change.step))
+            moved[number] = batch if momentum is None else old + (batch - old) * shares[momentum]
         return change._replace(statistics=moved), state

@@ -11,7 +11,7 @@ import numpy as np
 from pipelines.base.errors import ConfigError
 from pipelines.base.progress import Say, Work, silent
 from pipelines.config.schema import Experiment, protected_by
-from pipelines.data.input import Feed, make_feed
+from pipelines.data.input import Decoder, Feed, make_feed
 from pipelines.data.source import Source
 from pipelines.encoders import trainable
 from pipelines.task.contract import Task
@@ -19,7 +19,7 @@ from pipelines.training import optimizers, other_run
 from pipelines.training.chain import Chain, Link
 from pipelines.training.divided_tables import DividedTables
 from pipelines.training.embedding_tables import TableOptimizer, all_variables, in_main_memory, tables_of
-from pipelines.training.evaluation import Evaluator, batch_size
+from pipelines.training.evaluation import Evaluator
 from pipelines.training.learner import Learner, learner_of
 from pipelines.training.links import Clipped, Optimized, learning_rate
 from pipelines.training.loss_scale import LossScaled
@@ -118,9 +118,7 @@ class Session(Prepared):
 
     def _features(self, source: Source, function: Callable[[Any], Any]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """What `function` makes of the model's inputs, on this host alone (pipelines.task.output.Features)."""
-        experiment = self.task.experiment
-        return Evaluator(self.task, self.model, source, machine=self.machine.alone(), data=experiment.data,
-                         batch=batch_size(experiment.evaluate, experiment.train.batch_size), say=self.say).features(function)
+        return Evaluator(self.task, self.model, source, machine=self.machine.alone(), say=self.say).features(function)
 
 
 def assemble(experiment: Experiment, task_class: type[Task], *, precision: str | None = None, facts: dict[str, Any] | None = None,
@@ -182,22 +180,9 @@ def build_update(begun: Prepared, learner: Learner, steps: int) -> Update:
 def build_feeds(begun: Prepared, learner: Learner) -> tuple[Feed, Feed]:
     """What feeds the learner, and the same examples as the whole network sees them."""
     task, machine, train = begun.task, begun.machine, begun.task.experiment.train
-    rule = learner.task.input.lengths
-    feed = make_feed(
-        learner.train,
-        learner.task.input.decoder,
-        plan=begun.plan,
-        seed=train.seed,
-        shuffle=True,
-        random_decode=learner.task.input.decoding.random,
-        data=task.experiment.data,
-        strategy=machine.strategy,
-        devices=machine.devices,
-        own=machine.own,
-        facts=task.facts,
-        lengths=rule and replace(rule, few=machine.xla),
-    )
+    feed = make_feed(learner.train, Decoder.of(learner.task, few=machine.xla), plan=begun.plan, seed=train.seed, shuffle=True,
+                     data=task.experiment.data, machine=machine)
     if learner.model is begun.model:
         return feed, feed
-    return feed, Feed(begun.splits.train, task.input.decoder, plan=begun.plan, seed=train.seed, shuffle=True,
-                      rule=task.input.lengths)
+    whole = Decoder.of(task)
+    return feed, Feed(begun.splits.train, whole.decode, plan=begun.plan, seed=train.seed, shuffle=True, rule=whole.lengths)

@@ -115,23 +115,22 @@ class _Hyperband(_InMemory, oracles.HyperbandOracle):
 class Oracle:
     """One search's oracle."""
 
-    def __init__(self, algorithm: str, space: Any, *, objective: str, direction: str, trials: int, epochs: int, seed: int,
+    def __init__(self, algorithm: str, space: Any, *, objective: tuple[str, str], trials: int, epochs: int, seed: int,
                  drawn: int | None = None, first: Mapping[str, Any] | None = None):
         """
         Args:
             algorithm: random, bayesian, hyperband or grid.
             space: from `points.hyperparameters`.
-            objective: its name, for messages.
-            direction: "max" or "min".
+            objective: its name, for messages, and "max" or "min".
             trials: at most.
             epochs: of a whole training.
             seed: the same seed asks for the same trials.
             drawn: trials that a Bayesian search draws at random first; default: as `first_drawn`.
             first: the places of the first trial, which is otherwise drawn; a grid has an order of its own.
         """
-        self.algorithm, self.direction = algorithm, direction
+        self.algorithm, self.direction = algorithm, objective[1]
         common: dict[str, Any] = {
-            "objective": keras_tuner.Objective(objective, direction), "hyperparameters": space, "seed": seed + 1,  # 0 would be drawn anew
+            "objective": keras_tuner.Objective(*objective), "hyperparameters": space, "seed": seed + 1,  # 0 would be drawn anew
             "max_consecutive_failed_trials": 10**9,  # when to give up is the search's to say
         }
         self.keras: Any

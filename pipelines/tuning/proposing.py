@@ -9,7 +9,7 @@ from pipelines.base.formatting import duration
 from pipelines.config.draft import Drafted, Way, look
 from pipelines.config.load import Loaded, from_text
 from pipelines.config.schema import Experiment
-from pipelines.tuning.race import Entrant, Outcome, race
+from pipelines.tuning.race import Entrant, Outcome, race, sizes
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def run(entrants: Sequence[Entrant], minutes: float, say: Callable[[str], None],
     first: Experiment = entrants[0].experiment
     size, folds = race_trial.fold_sizes(first)
     attempt = partial(race_trial.attempt, say=say)
-    return race(entrants, attempt, size=size, folds=folds, seconds=60 * minutes, rule=rule, parts=parts, say=say)
+    return race(entrants, attempt, parts=sizes(size, parts), folds=folds, seconds=60 * minutes, rule=rule, say=say)
 
 
 def header(outcome: Outcome) -> list[str]:

@@ -145,21 +145,21 @@ class OutOfTime(BaseException):
     """The time is over; not an Exception, so that nothing on the way takes it for a failure."""
 
 
-def race(entrants: Sequence[Entrant], attempt: Attempt, *, size: int, folds: int, seconds: float, rule: int | None = None,
-         parts: bool = True, say: Callable[[str], None] = lambda text: None, clock: Callable[[], float] = time.monotonic) -> Outcome:
+def race(entrants: Sequence[Entrant], attempt: Attempt, *, parts: Sequence[int], folds: int, seconds: float, rule: int | None = None,
+         say: Callable[[str], None] = lambda text: None, clock: Callable[[], float] = time.monotonic) -> Outcome:
     """Tries the ways, and chooses one.
 
     Args:
         entrants: cheap ones first.
-        size: training examples of a fold.
+        parts: how many training examples of a fold are tried one after another; the last is all of them (`sizes`).
         folds: into which train is divided.
         seconds: of all together; a training that would take longer than what is left is not begun.
         rule: which one is chosen where too little of it could be seen.
-        parts: whether some of the examples tell what more of them will.
         say: is given a line of progress.
     """
+    size = parts[-1]
     outcome, began = Outcome(list(entrants), size, 0.0), clock()
-    course = [(part, 1) for part in sizes(size, parts)] + [(size, fold) for fold in range(2, folds + 1)]
+    course = [(part, 1) for part in parts] + [(size, fold) for fold in range(2, folds + 1)]
     try:
         for part, fold in course:
             running = [one for one in entrants if not one.out]
@@ -170,7 +170,7 @@ def race(entrants: Sequence[Entrant], attempt: Attempt, *, size: int, folds: int
                 if one.expected(part) > left:
                     continue
                 share = left if one.scores else left / 2  # of what is not known yet, no way takes all the time from the others
-                _try(one, entrants, attempt, part, size, (fold, folds), share, say, clock)
+                _try(one, outcome, attempt, part, (fold, folds), share, say, clock)
             _drop(outcome.entrants, size)
             if _settled(outcome.entrants, size):
                 break
@@ -184,17 +184,17 @@ def race(entrants: Sequence[Entrant], attempt: Attempt, *, size: int, folds: int
 
 
 def sizes(size: int, parts: bool = True) -> list[int]:
-    """The parts of train that are tried one after another, all of it last."""
+    """The parts of train that are tried one after another, all of it last; `parts`: whether some examples tell what more of them will."""
     every = [size]
     while parts and every[0] // GROWTH >= FEWEST:
         every.insert(0, every[0] // GROWTH)
     return every
 
 
-def _try(one: Entrant, others: Sequence[Entrant], attempt: Attempt, part: int, size: int, fold: tuple[int, int], seconds: float,
+def _try(one: Entrant, outcome: Outcome, attempt: Attempt, part: int, fold: tuple[int, int], seconds: float,
          say: Callable[[str], None], clock: Callable[[], float]) -> None:
     """One training; what it cannot be tried for is kept."""
-    began, key = clock(), (part, fold[0])
+    began, key, size = clock(), (part, fold[0]), outcome.size
     some = f"{part:,} of {size:,} examples" if part < size else f"fold {fold[0]} of {fold[1]}"
     try:
         with _ended_after(seconds):
@@ -212,7 +212,7 @@ def _try(one: Entrant, others: Sequence[Entrant], attempt: Attempt, part: int, s
             one.out = f"cannot be tried: {' '.join(what.split())[:100]}"
         say(f"{one.name}, {some}: {what}")
         return
-    if any(key in other.scores and other.scores[key].names != score.names for other in others):
+    if any(key in other.scores and other.scores[key].names != score.names for other in outcome.entrants):
         one.out = "is judged on other examples: its data are divided otherwise"
         return
     took = clock() - began

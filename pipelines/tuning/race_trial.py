@@ -13,7 +13,7 @@ from pipelines.config.schema import Experiment
 from pipelines.data.split import choose
 from pipelines.runs.launch import task_class
 from pipelines.task.units import called
-from pipelines.training.evaluation import Evaluator, batch_size
+from pipelines.training.evaluation import Evaluator
 from pipelines.training.hooks.not_finite import StopWhenNotFinite
 from pipelines.training.loop import Hook, Loop
 from pipelines.training.meter import Meter
@@ -77,7 +77,7 @@ def attempt(experiment: Experiment, judged: int, seconds: float, say: Callable[[
         variable.assign(average.value)
     session.task.refit(session.model)
     numbers = choose(judged, count=len(held), seed=experiment.data.split_seed, purpose="race", labels=held.labels)
-    values = _evaluator(session, experiment, numbers).each()
+    values = _evaluator(session, numbers).each()
     metric, direction = session.task.output.watch
     if metric not in values:
         metric = next(name for name in (*session.step.score_names, "loss") if name in values)
@@ -90,7 +90,7 @@ def attempt(experiment: Experiment, judged: int, seconds: float, say: Callable[[
     return score
 
 
-def _evaluator(session: Session, experiment: Experiment, numbers: np.ndarray) -> Evaluator:
+def _evaluator(session: Session, numbers: np.ndarray) -> Evaluator:
     """Of the held-out examples; where the head alone learned, on features that are there already."""
     held, learner = session.splits.test, session.learner
     assert held is not None
@@ -98,5 +98,4 @@ def _evaluator(session: Session, experiment: Experiment, numbers: np.ndarray) ->
     task, model, source = (session.task, session.model, held) if features is None else (learner.task, learner.model, features)
     if len(numbers) < len(source):
         source = source.subset(numbers)
-    return Evaluator(task, model, source, machine=session.machine, data=experiment.data,
-                     batch=batch_size(experiment.evaluate, experiment.train.batch_size), trained=True)
+    return Evaluator(task, model, source, machine=session.machine, trained=True)

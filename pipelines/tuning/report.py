@@ -7,6 +7,7 @@ import csv
 import io
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pipelines.base import formatting, storage
@@ -28,25 +29,42 @@ if TYPE_CHECKING:
 SHOWN = 60  # trials in the report's table; trials.csv has all
 
 
-def write(folder: SearchFolder, *, name: str, experiment: Experiment, tune: Tune, space: Sequence[Dimension], trials: Sequence[Any],
-          best: Any, objective: str, direction: str, repeats: Mapping[str, Mapping[str, Any]], elapsed: float, workers: int,
-          folders: Mapping[int, str]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Searched:
+    """A search that is over. `repeats` are the reports of settings trained over several seeds, `folders` the trials' by their number."""
+
+    name: str
+    experiment: Experiment
+    tune: Tune
+    space: Sequence[Dimension]
+    trials: Sequence[Any]
+    best: Any
+    objective: str
+    direction: str
+    repeats: Mapping[str, Mapping[str, Any]]
+    elapsed: float
+    workers: int
+    folders: Mapping[int, str]
+
+
+def write(folder: SearchFolder, of: Searched) -> dict[str, Any]:
     """Writes the report of a search; returns what search.json holds."""
+    tune, space, trials, best, objective, direction = of.tune, of.space, of.trials, of.best, of.objective, of.direction
     sign = 1.0 if direction == "max" else -1.0
     ranked = sorted(trials, key=lambda trial: (trial.value is None, -(trial.value or 0.0) * sign, -(trial.epochs or 0), trial.number))
     ended = [trial for trial in trials if trial.value is not None]
     rounds = [(trial.setting, trial.epochs) for trial in ended] if any(trial.epochs for trial in ended) else None
     shares = importance(space, [(trial.values, trial.value) for trial in ended], tune.seed, rounds)
-    comparison = _comparison(folder) if {"best", "start"} <= set(repeats) else None
+    comparison = _comparison(folder) if {"best", "start"} <= set(of.repeats) else None
     on_front = front.front(trials, sign) if tune.cost is not None else []
     content: dict[str, Any] = finite({
-        "task": experiment.task, "experiment": name, "search": folder.path.name, "objective": f"validation/{objective}",
-        "direction": direction, "algorithm": tune.algorithm, "seconds": elapsed, "workers": workers,
-        "extensions": used_by(experiment), "best": {"trial": best.number, "value": best.value, "values": best.values},
+        "task": of.experiment.task, "experiment": of.name, "search": folder.path.name, "objective": f"validation/{objective}",
+        "direction": direction, "algorithm": tune.algorithm, "seconds": of.elapsed, "workers": of.workers,
+        "extensions": used_by(of.experiment), "best": {"trial": best.number, "value": best.value, "values": best.values},
         "cost": None if tune.cost is None else tune.cost.model_dump(), "front": [trial.number for trial in on_front],
         "importance": None if shares is None else vars(shares),
-        "repeats": {key: dict(value) for key, value in repeats.items()}, "comparison": comparison,
-        "trials": [{"trial": trial.number, "setting": trial.setting, "run": f"trials/{folders[trial.number]}", "values": trial.values,
+        "repeats": {key: dict(value) for key, value in of.repeats.items()}, "comparison": comparison,
+        "trials": [{"trial": trial.number, "setting": trial.setting, "run": f"trials/{of.folders[trial.number]}", "values": trial.values,
                     "to_epoch": trial.epochs, **(trial.result or {})} for trial in trials],
     })
     pictures = {"search": _picture(space, trials, best, objective, sign)}
@@ -59,7 +77,7 @@ def write(folder: SearchFolder, *, name: str, experiment: Experiment, tune: Tune
     for key, image in images.items():
         write_whole(folder.report / "figures" / f"{key}.png", image)
     write_whole(folder.report / "trials.csv", _csv(space, trials, objective))
-    write_whole(folder.report / "report.html", page(blocks, title=f"{name}: {folder.path.name}"))
+    write_whole(folder.report / "report.html", page(blocks, title=f"{of.name}: {folder.path.name}"))
     write_whole(folder.report / "report.md", markdown(blocks))
     write_json(folder.report / "search.json", content)
     return content

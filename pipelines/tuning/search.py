@@ -25,14 +25,12 @@ from pipelines.config.yaml_text import resolved_yaml
 from pipelines.machine.memory import WORKERS
 from pipelines.runs.launcher import Processes
 from pipelines.tuning import tuner_space
-from pipelines.tuning.best import best_yaml, repeated_yaml
-from pipelines.tuning.devices import worker_devices
 from pipelines.tuning.extra_runs import REPEATED, WAIT_SECONDS, alone, repeat
 from pipelines.tuning.front import worth
 from pipelines.tuning.progress import SearchProgress
-from pipelines.tuning.search_folder import NO_VALIDATION, Journal, SearchFolder, trial_name
+from pipelines.tuning.search_folder import NO_VALIDATION, Journal, SearchFolder, best_yaml, repeated_yaml, trial_name
 from pipelines.tuning.stored import check_events
-from pipelines.tuning.trial_processes import Nursery
+from pipelines.tuning.trial_processes import Nursery, worker_devices
 from pipelines.tuning.trials import Stopped, Trial, best_of, read_result, time_left
 
 GIVE_UP = 10  # trials that failed before any succeeded: then the experiment is wrong, not the setting
@@ -52,7 +50,7 @@ def search(experiment: Experiment, folder: SearchFolder, name: str, *, workers: 
         TrainingError: no trial came to an end.
         Stopped: by a signal.
     """
-    tune, space = prepared(experiment)
+    _, space = prepared(experiment)
     resolved = resolved_yaml(experiment)
     if fresh:
         folder.move_aside()
@@ -64,7 +62,7 @@ def search(experiment: Experiment, folder: SearchFolder, name: str, *, workers: 
         journal = Journal(folder.journal)
         try:
             check_events(journal.events, str(journal.path))
-            return _Search(experiment, tune, space, folder, name, workers, journal, quiet, processes).run()
+            return _Search(experiment, space, folder, name, workers, journal, quiet, processes).run()
         finally:
             journal.close()
 
@@ -91,10 +89,10 @@ def prepared(experiment: Experiment) -> tuple[Tune, list[Dimension]]:
 class _Search:
     """One process's work on a search."""
 
-    def __init__(self, experiment: Experiment, tune: Tune, space: list[Dimension], folder: SearchFolder, name: str, workers: int,
+    def __init__(self, experiment: Experiment, space: list[Dimension], folder: SearchFolder, name: str, workers: int,
                  journal: Journal, quiet: bool, processes: Processes | None):
-        self.experiment, self.tune, self.space, self.folder, self.name = experiment, tune, space, folder, name
-        self.workers, self.journal, self.quiet, self.given = workers, journal, quiet, processes
+        self.experiment, self.tune, self.space = experiment, experiment.tune or Tune(), space
+        self.folder, self.name, self.workers, self.journal, self.quiet, self.given = folder, name, workers, journal, quiet, processes
         self.trials: dict[int, Trial] = {}
         self.begun = time.monotonic()
         self.before = max((event.get("elapsed", 0.0) for event in journal.events), default=0.0)
@@ -179,7 +177,7 @@ class _Search:
         from pipelines.tuning.oracles import Oracle, hyperband_plan
 
         self.oracle = Oracle(self.tune.algorithm, tuner_space.hyperparameters(self.space),
-                             objective=self.objective, direction=self.direction,
+                             objective=(self.objective, self.direction),
                              trials=self.tune.trials, epochs=self.experiment.train.epochs, seed=self.tune.seed,
                              drawn=self.journal.events[0].get("drawn"), first=self.journal.events[0].get("first"))
         self.plan = hyperband_plan(self.experiment.train.epochs) if self.tune.algorithm == "hyperband" else []
@@ -358,15 +356,14 @@ class _Search:
     # --- after the last trial
 
     def _finish(self) -> dict[str, Any]:
-        from pipelines.tuning.report import write
+        from pipelines.tuning.report import Searched, write
 
         best = best_of(list(self.trials.values()), self.sign, self.folder.trials, self.tune.cost)
         write_whole(self.folder.best, best_yaml(self.experiment, self.name, best, len(self.trials), self.objective, self.folder.best))
         repeats = self._repeats(best)
-        return write(self.folder, name=self.name, experiment=self.experiment, tune=self.tune, space=self.space,
-                     trials=list(self.trials.values()), best=best, objective=self.objective, direction=self.direction,
-                     repeats=repeats, elapsed=self.elapsed, workers=self.workers, folders={
-                         number: self._folder(trial).name for number, trial in self.trials.items()})
+        return write(self.folder, Searched(
+            self.name, self.experiment, self.tune, self.space, list(self.trials.values()), best, self.objective, self.direction, repeats,
+            self.elapsed, self.workers, {number: self._folder(trial).name for number, trial in self.trials.items()}))
 
     def _repeats(self, best: Trial) -> dict[str, dict[str, Any]]:
         """Reports of the best setting, and, where requested, of the experiment as it was, over several seeds."""

@@ -18,13 +18,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.base import stored
+from pipelines.base import formatting, storage, stored
 from pipelines.base.errors import ConfigError
 from pipelines.base.files import append_whole, finite, open_to_append, write_whole, writing
 from pipelines.base.inside import refuse_links
 from pipelines.base.json_text import parse_json
-from pipelines.config.yaml_text import parse
+from pipelines.config.schema import Experiment
+from pipelines.config.space import laid_over
+from pipelines.config.yaml_text import parse, to_yaml
 from pipelines.runs.folder import Locked, RunFolder, changes, shown_changes
+from pipelines.stores.copies import named
 from pipelines.tuning.stored import SearchReport
 
 # What may change when a search resumes: its extent and its report, not its trials.
@@ -202,3 +205,32 @@ def trial_name(number: int, values: Mapping[str, Any]) -> str:
         parts.append(f"{name.rpartition('.')[2]}={text}")
     text = re.sub(r"[^A-Za-z0-9=,._+-]+", "-", ",".join(parts)).strip("-.,")
     return f"{number:02d}-{text[:80].rstrip('-.,=')}"
+
+
+def best_yaml(experiment: Experiment, name: str, best: Any, trials: int, objective: str, file: Path) -> str:
+    """The experiment with the best setting, as short as it was given, without its tune section; its first lines say where it is from.
+
+    Args:
+        best: the trial: `number`, `values`, `value`.
+        file: where it will stand.
+    """
+    document = laid_over(type(experiment), experiment.model_dump(mode="python", exclude_unset=True), best.values)
+    del document["tune"]
+    algorithm = experiment.tune.algorithm if experiment.tune else ""
+    call = f"quartet train {named(str(file))} --name {run_name(name, file.parent.name)}{storage.options(file.parent)}"
+    return (f"# The best of {trials} trials ({algorithm} search) over {name}: trial {best.number}, "
+            f"validation {formatting.title(objective).lower()} {formatting.number(float(best.value), objective)}.\n"
+            f"#   {call}\n" + to_yaml(document))
+
+
+def run_name(experiment: str, search: str) -> str:
+    """What to call a run of best.yaml: the files of all searches have one name, so that their runs stand in one folder."""
+    return f"{experiment.rpartition('/')[2]}-{search}"
+
+
+def repeated_yaml(experiment: Experiment, values: Mapping[str, Any], seeds: int, precision: str) -> str:
+    """The experiment with a setting, over several seeds, in the precision that the trials were compared in."""
+    document = laid_over(type(experiment), experiment.model_dump(mode="python"), {**values, "seeds": seeds})
+    if document["train"]["precision"] == "auto":
+        document["train"]["precision"] = precision
+    return to_yaml(document)

@@ -12,26 +12,33 @@ import time
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import tensorflow as tf
 
-from pipelines.base import storage
+from pipelines.base import formatting, storage, stored
 from pipelines.base.errors import ConfigError, Interrupted, QuartetError
 from pipelines.base.files import write_json
 from pipelines.base.stored import Record
 from pipelines.config.load import apply, from_text
-from pipelines.config.schema import Experiment
+from pipelines.config.schema import Cost, Experiment
 from pipelines.machine import environment
+from pipelines.monitoring.arithmetic import forward_operations
 from pipelines.monitoring.metrics_log import read_rows
 from pipelines.runs.folder import Locked, RunFolder
 from pipelines.runs.launch import launch, task_class
 from pipelines.runs.listing import metric_of
-from pipelines.runs.policy import Policy
 from pipelines.runs.run import Call, train
+from pipelines.runs.work import Policy
+from pipelines.training.embedding_tables import all_variables
 from pipelines.training.loop import Hook, Loop
-from pipelines.tuning import cost
+from pipelines.tuning.front import UNITS
 from pipelines.tuning.search_folder import NO_VALIDATION
+
+if TYPE_CHECKING:
+    import keras
+
 
 SURVEYED = 2000  # examples of validation that the survey judges
 LOCKED_SECONDS = 1.0  # between looks at a folder in which another process trains
@@ -54,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
     except QuartetError as error:
         print(error)
         result = {"status": "failed", "reason": str(error), "exit_status": error.exit_status,
-                  **({"too_costly": True} if isinstance(error, cost.TooCostly) else {})}
+                  **({"too_costly": True} if isinstance(error, TooCostly) else {})}
     except MemoryError:
         traceback.print_exc()
         result = {"status": "failed", "reason": "out of memory; a smaller model or batch, or fewer --workers"}
@@ -76,7 +83,7 @@ def survey(order: Mapping[str, Any]) -> dict[str, Any]:
 
     Judges the untrained model on some of validation. Nothing is written besides the result.
     """
-    from pipelines.training.evaluation import Evaluator, batch_size
+    from pipelines.training.evaluation import Evaluator
     from pipelines.training.session import assemble
 
     experiment = _experiment(order)
@@ -86,8 +93,7 @@ def survey(order: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigError(NO_VALIDATION)
     numbers = np.unique(np.linspace(0, len(validation) - 1, min(len(validation), SURVEYED)).astype(np.int64))
     source = validation if len(numbers) == len(validation) else validation.subset(numbers)
-    one = Evaluator(session.task, session.model, source, machine=session.machine, data=experiment.data,
-                    batch=batch_size(experiment.evaluate, experiment.train.batch_size))
+    one = Evaluator(session.task, session.model, source, machine=session.machine)
     streamed = ["loss", *session.step.score_names, *(one.name for one in experiment.evaluate.metrics)]
     judged: list[str] | None
     try:
@@ -113,7 +119,7 @@ def trial(order: Mapping[str, Any]) -> dict[str, Any]:
     if order["peers"]:
         further = (MedianRule(order["objective"], order["direction"], [Path(peer) / "metrics.jsonl" for peer in order["peers"]]),)
     if base.tune is not None and base.tune.cost is not None:
-        further += (cost.CostOfModel(base.tune.cost, costs),)
+        further += (CostOfModel(base.tune.cost, costs),)
     precision = order["precision"] if experiment.train.precision == "auto" else None  # a trial's own may be what is searched
     policy = trial_policy(order["values"], order["title"], precision=precision, epochs=order["epochs"], hooks=further)
     call = Call(name=order["name"], task_class=task_class(experiment.task), quiet=True, environment=environment.facts(), policy=policy)
@@ -132,7 +138,7 @@ def trial(order: Mapping[str, Any]) -> dict[str, Any]:
         with contextlib.suppress(OSError):
             for file in folder.checkpoints.glob("*.npz"):
                 file.unlink()
-    return {"value": value, **cost.kept(costs), "low": metric.get("low"), "high": metric.get("high"), "metrics": metrics,
+    return {"value": value, **read_costs(costs), "low": metric.get("low"), "high": metric.get("high"), "metrics": metrics,
             "stopped": stopped, "epochs": report["timing"]["epochs"], "train_seconds": report["timing"]["train_seconds"],
             "parts": report["time"]["seconds"], "seconds": time.perf_counter() - began}
 
@@ -238,3 +244,83 @@ if __name__ == "__main__":
     use_environment()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     os._exit(main(sys.argv[1:]))
+
+
+EXAMPLES = 16  # training examples that operations are counted of, padded together
+CALLS, SECONDS = 200, 1.0  # of timing, at most
+
+
+class Kept(stored.Record):
+    """The file of a trial's cost."""
+
+    cost: float
+
+
+class TooCostly(QuartetError):
+    """A setting whose model costs more than the search allows."""
+
+
+class CostOfModel(Hook):
+    """Measures the model before it trains, once: a trial that is resumed keeps its figure.
+
+    Args:
+        file: where that is kept.
+
+    Raises:
+        TooCostly: it is over the limit; nothing is trained.
+    """
+
+    def __init__(self, cost: Cost, file: Path):
+        self.cost, self.file = cost, file
+
+    def on_start(self, loop: Loop) -> None:
+        step = loop.run_steps
+        if not self.file.exists():
+            _, examples = step.feed.sample(0, min(EXAMPLES, step.plan.micro))
+            inputs, _ = step.task.prepare(examples)
+            write_json(self.file, {"cost": measured(self.cost.measure, step.model, inputs)})
+        value, limit = read_costs(self.file)["cost"], self.cost.limit
+        if limit is not None and value > limit:
+            raise TooCostly(f"{formatting.number(value)} {UNITS[self.cost.measure]}, and tune.cost.limit is {formatting.number(limit)}")
+
+
+def measured(measure: str, model: "keras.Model", inputs: Any) -> float:
+    """A model's cost.
+
+    Args:
+        measure: operations (multiplications and additions of an example), parameters, size (bytes of the weights) or latency (ms of one
+            example, the median).
+        inputs: examples as the model takes them.
+
+    Raises:
+        QuartetError: its operations cannot be counted.
+    """
+    if measure == "operations":
+        whole = forward_operations(model, inputs)
+        if whole is None:
+            raise QuartetError("tune.cost.measure: operations cannot be counted of a model with loops (recurrent layers); take parameters "
+                               "or latency")
+        return whole / int(tf.nest.flatten(inputs)[0].shape[0])
+    if measure == "latency":
+        return _latency(model, tf.nest.map_structure(lambda each: each[:1], inputs))
+    variables = [one for one in all_variables(model) if "seed_generator" not in one.path]
+    counts = [int(np.prod(one.shape)) for one in variables]
+    if measure == "parameters":
+        return float(sum(counts))
+    return float(sum(count * tf.as_dtype(one.dtype).size for count, one in zip(counts, variables)))
+
+
+def _latency(model: "keras.Model", one: Any) -> float:
+    call = tf.function(lambda inputs: model(inputs, training=False), autograph=False)
+    tf.nest.map_structure(lambda each: each.numpy(), call(one))
+    times: list[float] = []
+    while len(times) < CALLS and sum(times) < SECONDS:
+        began = time.perf_counter()
+        tf.nest.map_structure(lambda each: each.numpy(), call(one))
+        times.append(time.perf_counter() - began)
+    return 1000.0 * float(np.median(times))
+
+
+def read_costs(file: Path) -> dict[str, float]:
+    """{"cost": ...} of a trial that measured its model; else empty."""
+    return stored.read(file, Kept).model_dump() if file.exists() else {}

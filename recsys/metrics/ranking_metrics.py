@@ -64,7 +64,7 @@ def judge_lists(
     judgement.metrics[f"novelty@{lead}"] = means["model", "novelty", lead]
     judgement.tables["model_and_baselines"] = [
         _row(name, values[name][lead], means[name, "ndcg", lead], means[name, "hit_rate", lead], names[name], lead, basis.counts,
-             items, events) for name in names
+             items) for name in names
     ]
     if not several:  # with one item held out, recall is the hit rate and MAP is MRR
         judgement.tables["model_and_baselines"] = [
@@ -119,7 +119,6 @@ def _row(
     k: int,
     counts: np.ndarray,
     items: int,
-    events: int,
 ) -> dict[str, Any]:
     return {
         "of": name,
@@ -133,7 +132,7 @@ def _row(
         f"mrr@{k}": float(values["mrr"].mean()),
         f"map@{k}": float(values["map"].mean()),
         f"coverage@{k}": per_user.coverage(lists, k, items),
-        f"novelty@{k}, bits": float(per_user.novelty(lists, k, counts, events).mean()),
+        f"novelty@{k}, bits": float(per_user.novelty(lists, k, counts, int(counts.sum())).mean()),
         "train events of an item shown": float(per_user.popularity(lists, k, counts).mean()),
     }
 

@@ -17,7 +17,7 @@ from pipelines.data.label_sets import labels_of_array, named, one_example_each
 from pipelines.data.memory import Recordings as InMemory
 from pipelines.data.opened import Opened, check_columns
 from pipelines.data.records import RecordSource, tfds_source
-from pipelines.data.tfds import features, prepared
+from pipelines.data.tfds import as_text, features, prepared
 from pipelines.data.walk import files_of
 from pipelines.stores.copies import local
 from speech.data import audio, quickstart
@@ -184,10 +184,10 @@ def _tfds(data: SpeechData, texts: bool) -> Opened[Recordings]:
         count = int(values["what"].shape[0])
         texts_or_labels = [_words(value, known[what], data) for value in _rows(values["what"])]
         title = f"{builder.info.full_name.rpartition('/')[0]}/{split}"
-        files = [_text(value) for value in values["file"].numpy()] if "file" in values else (
-            [_text(value) for value in values["id"].numpy()] if "id" in values else [str(number) for number in range(count)])
+        files = [as_text(value) for value in values["file"].numpy()] if "file" in values else (
+            [as_text(value) for value in values["id"].numpy()] if "id" in values else [str(number) for number in range(count)])
         names = [f"{title}[{number}]" + (f" {file}" if "file" in values or "id" in values else "") for number, file in enumerate(files)]
-        speakers = [_text(value) for value in values["speaker"].numpy()] if "speaker" in values else None
+        speakers = [as_text(value) for value in values["speaker"].numpy()] if "speaker" in values else None
         facts = Facts(names, files, None if texts else texts_or_labels, texts_or_labels if texts else None, speakers, lengths)
         return recordings(wave, facts, f"{fingerprint} {stored} {data.rate} {texts_or_labels}", data)
 
@@ -216,16 +216,12 @@ def _words(value: Any, feature: Any, data: SpeechData) -> str:
     if isinstance(value, (list, np.ndarray)):
         return " ".join(_words(one, inner, data) for one in value)
     if isinstance(value, bytes):
-        return _text(value)
+        return as_text(value)
     if names is not None and isinstance(value, int):
         if not 0 <= value < len(names):
             raise DataError(f"data.words: has no word for class {value}")
         return str(names[value])
     return str(value)
-
-
-def _text(value: Any) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def _folder(data: SpeechData, texts: bool) -> Opened[Recordings]:

@@ -1,6 +1,6 @@
 """The splits of a speech experiment, with the facts learned from train alone: class names, statistics of the features."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +11,11 @@ from pipelines.base.errors import DataError
 from pipelines.config.messages import did_you_mean, listed
 from pipelines.data.divide import Warned, check_classes, check_several, divide
 from pipelines.data.label_sets import coded, of_trained_labels
+from pipelines.data.mapping import mapped
 from pipelines.data.opened import Opened, without
 from pipelines.data.source import Source, Tensors, class_counts
 from pipelines.data.split import choose, describe
 from pipelines.task.contract import Splits
-from speech.data import speakers
 from speech.data.connected_digits import open_connected
 from speech.data.enough import too_little
 from speech.data.features import FrontEnd
@@ -73,7 +73,7 @@ def load_commands(experiment: Commands, decode: Decode, front_end: FrontEnd, *, 
     if not judging and data.labels == "one":
         labels = np.asarray(train.labels)
         check_several([classes[label] for label in np.unique(labels)], opened.place, labels=labels if data.limit is None else None)
-    notes += speakers.shared_speakers(parts)
+    notes += shared_speakers(parts)
     numbers = choose(STATISTICS, count=len(train), seed=data.split_seed, purpose="statistics", labels=train.labels)
     mean, std = statistics(train, numbers, decode, front_end)
     counts = class_counts(train, len(classes))
@@ -117,7 +117,7 @@ def load_transcripts(experiment: Transcription, decode: Decode, front_end: Front
         train, left_out = alignable(train, encoder, experiment, front_end, min(data.longest, longest or data.longest))
         notes += left_out
     parts = {"train": train, "validation": validation, "test": test}
-    notes += speakers.shared_speakers(parts)
+    notes += shared_speakers(parts)
     lengths, texts = facts_of(train).lengths, facts_of(train).texts
     if judged and not experiment.own_front_end and lengths is not None and texts is not None:
         notes += [Warned(f"train: {note}")] if (note := too_little(texts, float(lengths.sum()) / data.rate)) else []
@@ -276,7 +276,6 @@ def statistics(source: Source, numbers: np.ndarray, decode: Decode, front_end: F
     """
     from pipelines.data.cache import bad_example
 
-    @tf.function(autograph=False)
     def sums(number: tf.Tensor) -> tf.Tensor:
         raw = {name: value[0] for name, value in source.gather(number[None]).items()}
         example = decode(raw)
@@ -286,7 +285,7 @@ def statistics(source: Source, numbers: np.ndarray, decode: Decode, front_end: F
         return tf.stack([tf.reduce_sum(tf.ones_like(features), 0), tf.reduce_sum(features, 0), tf.reduce_sum(features**2, 0)])
 
     total = np.zeros([3, front_end.width])
-    dataset = tf.data.Dataset.from_tensor_slices(numbers).map(sums, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    dataset = mapped(tf.data.Dataset.from_tensor_slices(numbers), sums, tf.data.AUTOTUNE)
     try:
         for part in dataset:
             total += part.numpy()
@@ -298,3 +297,18 @@ def statistics(source: Source, numbers: np.ndarray, decode: Decode, front_end: F
     if front_end.settings.normalize == "recording":
         mean = np.zeros_like(mean)
     return mean.tolist(), np.maximum(std, 1e-3).tolist()
+
+
+def shared_speakers(parts: Mapping[str, Source | None]) -> list[str]:
+    """A note for each evaluated split that shares speakers with train."""
+    known = set(facts_of(parts["train"]).speakers or []) if parts["train"] is not None else set()
+    notes = []
+    for name in ("validation", "test"):
+        source = parts[name]
+        judged = set(facts_of(source).speakers or []) if source is not None else set()
+        if both := len(judged & known):
+            which = f"all {both:,} speakers are" if both == len(judged) else f"{both:,} of the {len(judged):,} speakers are"
+            notes.append(f"{name}: {which} in train, too, so the score says little of new voices; data.group_by: speaker keeps them apart")
+    # for validation it is worth a warning only where there is no test split
+    return [Warned(note) if note.startswith("test") or parts["test"] is None else note for note in notes]
+

@@ -18,7 +18,7 @@ from pipelines.task.results import Judgement
 from pipelines.task.units import Units
 from speech.data.facts import CommandFacts
 from speech.data.recordings import facts_of
-from speech.metrics import detection, sound_figures, speakers
+from speech.metrics import detection, sound_figures
 from speech.models import command_model
 from speech.settings import Commands, Kernel, PretrainedCommands
 from speech.tasks.windows import Windows, keyword_of
@@ -45,7 +45,7 @@ class SoundClasses(Classes):
         return [] if chosen is None else [self.classes.index(chosen)]
 
     def add(self, judgement: Judgement, answered: classification.Classified, source: Source) -> None:
-        rows = speakers.accuracy_by_speaker(answered.hits, facts_of(source).speakers)
+        rows = sound_figures.accuracy_by_speaker(answered.hits, facts_of(source).speakers)
         if rows:
             judgement.tables["per_speaker"] = rows
         judgement.notes.extend(self.input.heard_note(source))

@@ -15,7 +15,7 @@ from pipelines.task.contract import Answers, Features, Output
 from pipelines.task.results import Baseline, Judgement, Metric
 from speech.data.recordings import facts_of
 from speech.data.tokens import SPACE, Alphabet, normalized
-from speech.metrics import baseline, speakers, word_errors
+from speech.metrics import baseline, sound_figures, word_errors
 from speech.models import ctc
 from speech.settings import Transcription
 from speech.tasks.utterances import Utterances
@@ -126,7 +126,7 @@ class Transcript(Output):
         errors = counted.table.sum(0)
         judgement.notes.append(f"{int(counted.words.sum()):,} words in {seconds:,.0f} s: {errors[1]:,} substituted, {errors[2]:,} deleted, "
                           f"{errors[3]:,} inserted; {settings.search} search.")
-        note = speakers.speakers_in_train(known.speakers, known_speakers)
+        note = sound_figures.speakers_in_train(known.speakers, known_speakers)
         if note:
             judgement.notes.append(note)
         if hypotheses and not any(hypotheses):

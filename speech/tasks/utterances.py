@@ -15,10 +15,9 @@ from pipelines.task.contract import Requests, Splits
 from pipelines.task.units import Units
 from speech.data import audio
 from speech.data.features import rounded, without_offset
-from speech.data.long_recordings import pieces
-from speech.data.recordings import facts_of
+from speech.data.recordings import facts_of, pieces
 from speech.data.splits import load_transcripts, merge_for
-from speech.metrics import speakers
+from speech.metrics import sound_figures
 from speech.models import steps_of, stride_of
 from speech.settings import Transcription
 from speech.tasks.recordings import Recordings, SoundFiles, part_name, silent
@@ -89,7 +88,7 @@ class Utterances(Recordings):
         return self.steps(inputs["frames"])
 
     def units(self, source: Source) -> Units:
-        return speakers.units(source, facts_of(source).speakers, self.facts.get("speakers") or [], self.experiment.data.group_by)
+        return sound_figures.units(source, facts_of(source).speakers, self.facts.get("speakers") or [], self.experiment.data.group_by)
 
     def receive(self, raw: Tensors) -> Tensors:
         """Waveforms [batch, samples] float32 and their lengths to int16, zeros behind each."""

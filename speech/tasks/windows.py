@@ -20,7 +20,7 @@ from speech.data import audio, pretrained, whisper_tokens
 from speech.data.features import rounded, without_offset
 from speech.data.recordings import facts_of, waveform
 from speech.data.splits import load_commands
-from speech.metrics import sound_figures, speakers
+from speech.metrics import sound_figures
 from speech.models import kernel
 from speech.settings import Commands
 from speech.tasks.recordings import PreparedRecordingsForm, Recordings, SoundFiles, part_name, silent
@@ -60,7 +60,7 @@ class Windows(Recordings):
         keyword_of(self.experiment, self.facts.get("classes") or splits.facts["classes"])
         augment = self.experiment.augment
         if augment.copies:
-            from speech.data.copies import with_copies
+            from speech.data.augment import with_copies
 
             splits = replace(splits, train=with_copies(splits.train, augment, self.experiment.data.rate, self.experiment.train.seed))
         return self.with_noise_note(self.with_encoder(splits))
@@ -116,11 +116,11 @@ class Windows(Recordings):
         return self.front_end.decibels(features, *(tf.constant(self.facts[name], tf.float32) for name in ("mean", "std")))
 
     def units(self, source: Source) -> Units:
-        return speakers.units(source, facts_of(source).speakers, self.facts.get("speakers") or [], self.experiment.data.group_by)
+        return sound_figures.units(source, facts_of(source).speakers, self.facts.get("speakers") or [], self.experiment.data.group_by)
 
     def heard_note(self, source: Source) -> list[str]:
         """What the report says of speakers that were heard in training."""
-        note = speakers.speakers_in_train(facts_of(source).speakers, self.facts.get("speakers") or [])
+        note = sound_figures.speakers_in_train(facts_of(source).speakers, self.facts.get("speakers") or [])
         return [note] if note else []
 
     def draw(self, judgement: Judgement, source: Source, numbers: Sequence[int], captions: Sequence[Sequence[str]], title: str) -> None:

@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 
 import quartet
 from pipelines.commands import main
-from pipelines.data.digits import digits
 from tests.finished_run import ROOT, environment
 from tests.signals import send
+from vision.data.sources import digits
 
 pytestmark = pytest.mark.slow
 

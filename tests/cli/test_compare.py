@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from pipelines.base.errors import ConfigError
 from pipelines.base.files import write_json, write_whole
 from pipelines.commands import main
-from pipelines.reports.resamples import read_resamples, write_resamples
+from pipelines.reports.predictions import read_resamples, write_resamples
 from pipelines.runs.comparing import as_json, compare, difference, metrics_table
 from pipelines.runs.folder import RunFolder
 from pipelines.task import intervals

@@ -9,8 +9,7 @@ from pipelines.base.files import open_to_append
 from pipelines.base.storage import owner
 from pipelines.config import doors
 from pipelines.stores import copies
-from pipelines.stores.address import address_of
-from pipelines.stores.remote import remote_of
+from pipelines.stores.remote import address_of, remote_of
 from quartet.testing import check_guard, check_remote, check_storage
 from tests import finished_run
 from tests.finished_run import ROOT

@@ -42,11 +42,11 @@ def preset(tmp_path_factory):
 
 
 def session(preset, folder, *, cache="disk", views=1, speed=0.0, merge=1, head="trained"):
-    """(the session, its experiment, what it said)."""
+    """(the session, what it said)."""
     said = []
     text = SETTINGS.format(preset=preset, cache=cache, views=views, speed=speed, merge=merge, head=head, folder=folder)
     experiment = from_text(text, check_paths=False).experiment
-    return assemble(experiment, task_class(experiment.task), say=said.append), experiment, said
+    return assemble(experiment, task_class(experiment.task), say=said.append), said
 
 
 @pytest.fixture(scope="module")
@@ -66,23 +66,23 @@ class Weights(Hook):
         self.found.append([weight.numpy() for weight in self.made.weights])
 
 
-def trained(made, experiment):
+def trained(made):
     """(weights after each epoch, scores on validation)."""
     for weight in made.weights:
         weight.assign(tf.random.stateless_normal(weight.shape, [1, 2], stddev=0.1))
     made.initialise()
     weights = Weights(made)
     Loop(made.step, plan=made.plan, steps=made.steps, hooks=[weights], meter=Meter()).train()
-    return weights.found, judging.validation(made, experiment).scores()
+    return weights.found, judging.validation(made).scores()
 
 
 def test_a_head_on_kept_vectors_trains_as_on_those_of_every_step(preset, kept):
-    one, experiment, said, folder = kept
-    other, theirs, _ = session(preset, folder, views=0)
+    one, said, folder = kept
+    other, _ = session(preset, folder, views=0)
     assert isinstance(one.learner.train, FlatSource) and one.learner.model is not one.model and other.learner.model is other.model
     assert sum("computing the features" in text for text in said) == 2  # of train and validation
-    weights, scores = trained(one, experiment)
-    expected, their_scores = trained(other, theirs)
+    weights, scores = trained(one)
+    expected, their_scores = trained(other)
     assert not np.allclose(weights[0][0], weights[1][0])
     for own, each in zip(weights, expected):
         for array, computed in zip(own, each):
@@ -91,10 +91,10 @@ def test_a_head_on_kept_vectors_trains_as_on_those_of_every_step(preset, kept):
 
 
 def test_they_are_found_on_disk_and_read_as_from_memory(preset, kept, monkeypatch):
-    held, _, _, folder = kept
+    held, _, folder = kept
     monkeypatch.setattr(features.Computing, "_computed", None)  # they are there, and nothing is computed
     monkeypatch.setattr("pipelines.machine.memory.room", lambda: 0)
-    again, _, said = session(preset, folder)
+    again, said = session(preset, folder)
     assert again.learner.train.mapped and not held.learner.train.mapped and not said
     numbers = tf.constant([3, 0, 11], tf.int64)
     one, other = (made.learner.train.gather(numbers) for made in (held, again))
@@ -105,13 +105,13 @@ def test_they_are_found_on_disk_and_read_as_from_memory(preset, kept, monkeypatc
 
 
 def test_where_they_change_every_step_computes_them(preset, tmp_path):
-    made, _, said = session(preset, tmp_path, speed=0.1)
+    made, said = session(preset, tmp_path, speed=0.1)
     assert made.learner.model is made.model and not said
 
 
 def test_a_linear_head_is_fitted_to_them_at_once(preset, tmp_path, monkeypatch):
     monkeypatch.setattr("pipelines.base.progress.SECONDS", 0.001)
-    made, experiment, said = session(preset, tmp_path, cache="memory", merge=4, head="linear")
+    made, said = session(preset, tmp_path, cache="memory", merge=4, head="linear")
     learner = made.learner
     assert isinstance(learner.train, FlatSource) and learner.model is not made.model and learner.fit is not None
     assert int(learner.train.arrays[MOMENTS].max()) == -(-int(learner.train.lengths.max()) // (4 * 320))
@@ -126,10 +126,10 @@ def test_a_linear_head_is_fitted_to_them_at_once(preset, tmp_path, monkeypatch):
     made.initialise()
     assert loss() < 0.8 * before
     assert "The last layer was fitted by L-BFGS" in learner.notes[-1]
-    whole = judging.evaluator(made, experiment, made.splits.validation).scores()  # by the network that is kept, from waveforms
+    whole = judging.evaluator(made, made.splits.validation).scores()  # by the network that is kept, from waveforms
     for what in ("features: ", "fitting the last layer, regularisation 30: ", "fitting the last layer to all of train, ", "answering "):
         assert any(line.startswith(what) for line in said), f"{what} is no silent work"
-    assert whole["loss"] == pytest.approx(judging.validation(made, experiment).scores()["loss"], rel=1e-3)
+    assert whole["loss"] == pytest.approx(judging.validation(made).scores()["loss"], rel=1e-3)
     chosen = float(learner.notes[-1].split("regularisation of ")[1].split()[0])
     objective = linear_head._Objective(learner.task, learner.model, linear_head._chunks(learner.task, learner.train, 1),
                                        moments=learner.train.flat[FEATURES])
@@ -150,7 +150,7 @@ def test_a_linear_head_is_fitted_to_them_at_once(preset, tmp_path, monkeypatch):
 def test_the_fit_begins_where_nearly_every_moment_is_blank(preset, tmp_path, monkeypatch):
     """From even chances a word that all recordings begin with was learned as the silence before it."""
     monkeypatch.setattr(linear_head, "minimize", lambda value, start, **_: SimpleNamespace(x=start))
-    made, _, _ = session(preset, tmp_path, cache="memory", merge=4, head="linear")
+    made, _ = session(preset, tmp_path, cache="memory", merge=4, head="linear")
     made.learner.fit(silent)
     inputs, _ = made.learner.task.prepare(made.learner.train.gather(tf.range(len(made.learner.train), dtype=tf.int64)))
     shares = tf.nn.softmax(made.learner.model(inputs)).numpy()
@@ -169,7 +169,7 @@ def test_where_a_linear_head_cannot_be_fitted_it_is_said(preset, tmp_path, monke
 
 def test_where_they_are_too_large_every_step_computes_them(preset, kept, monkeypatch):
     monkeypatch.setattr(features, "MOST", 1000)
-    made, _, said = session(preset, kept[-1])
+    made, said = session(preset, kept[-1])
     assert made.learner.model is made.model
     assert any(text.startswith("features of ") and text.endswith("room for 1.0 kB: every step computes its own") for text in said), said
 

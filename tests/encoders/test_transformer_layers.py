@@ -38,6 +38,17 @@ def simplified(model):
     return model
 
 
+def test_layers_of_a_kerashub_that_computes_otherwise_stay_as_they_are(monkeypatch):
+    import keras_hub
+
+    from pipelines.encoders.transformer_layers import simplify
+
+    model = backbone()
+    monkeypatch.setattr(keras_hub.layers.TransformerEncoder, "call", lambda self, inputs, **options: self.another_norm(inputs))
+    simplify(model)
+    assert not any("call" in vars(layer) for layer in model._flatten_layers())
+
+
 def inputs(model, mask=MASK):
     every = {"token_ids": IDS, "padding_mask": mask, "segment_ids": np.zeros_like(IDS)}
     return {name: tf.constant(every[name]) for name in model.input}
@@ -166,7 +177,7 @@ def test_changes_of_lora_count():
 
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
 def test_constant_weights_give_the_same_numbers_and_stay_as_they_were(dtype):
-    from pipelines.machine.constant_weights import constant
+    from pipelines.machine.compiling import constant
 
     before = keras.config.dtype_policy().name
     keras.config.set_dtype_policy(dtype)
@@ -188,7 +199,7 @@ def test_constant_weights_give_the_same_numbers_and_stay_as_they_were(dtype):
 
 
 def test_a_table_that_is_looked_up_is_no_constant_of_the_graph_and_stays_as_it_was_too():
-    from pipelines.machine.constant_weights import constant
+    from pipelines.machine.compiling import constant
 
     model = simplified(backbone())
     given, table = inputs(model), model.get_layer("token_embedding").embeddings

@@ -126,7 +126,7 @@ def test_a_metric_is_judged_on_a_task_of_any_domain(used, text):
 
     experiment = from_text(text).experiment
     session = assemble(experiment, task_class(experiment.task))
-    one = Evaluator(session.task, session.model, session.splits.validation, machine=session.machine, data=experiment.data, batch=16)
+    one = Evaluator(session.task, session.model, session.splits.validation, machine=session.machine, batch=16)
     assert one.scores()["odd_ones"] == 1.0
     judgement = session.task.output.judge(*one.judged(), one.source)
     add_own(judgement, one.own, 100)

@@ -167,7 +167,7 @@ def test_settings_of_a_source_derive_from_the_task_s_own(tmp_path):
 
 def test_a_run_on_a_source_of_one_s_own_is_judged_on_other_data(use, tmp_path):
     """evaluate --data reads them as the shipped source does, without the settings of one's own."""
-    from pipelines.serving.new_data import experiment_for
+    from pipelines.serving.evaluate import experiment_for
 
     use()
     other = experiment_for(from_text(EXPERIMENT).experiment, {"image_size": [12, 12]}, tmp_path, None, [])

@@ -7,7 +7,7 @@ from sklearn.metrics import f1_score
 from nlp.metrics.judging import condensed, judge_one, reject_threshold
 from nlp.settings import TextEvaluate
 from pipelines.outputs.label_metrics import judge_many, label_threshold
-from pipelines.reports.report import write_report
+from pipelines.reports.report import Reported, write_report
 
 SETTINGS = TextEvaluate(bootstrap=100)
 
@@ -99,5 +99,5 @@ def test_150_classes_make_a_page(tmp_path):
     logits[np.arange(1000), labels] += 4
     found = judge_one(condensed(softmax(logits), labels), labels, [f"class_{number}" for number in range(150)], Named(), SETTINGS, None)
     assert len(found.tables["worst_confusions"]) == 20
-    write_report(tmp_path, task="nlp.classification", experiment="nlp/x", run="r", judgements={"test": found}, timing={})
+    write_report(tmp_path, Reported(task="nlp.classification", experiment="nlp/x", run="r", judgements={"test": found}, timing={}))
     assert "class_" in (tmp_path / "report.md").read_text()

@@ -22,7 +22,7 @@ from pipelines.encoders.presets import find
 from pipelines.machine import compiling
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.run import Call, train
-from pipelines.serving import nearest
+from pipelines.serving import embed
 from pipelines.serving.load import load_run
 from pipelines.serving.predict import Predictor
 from pipelines.task.results import Judgement
@@ -316,8 +316,8 @@ def test_word_scores_stand_beside_the_vectors(tmp_path):
     features, classes = run.model.get_layer("features"), len(run.task.output.classes)
     assert features.output_shape[-1] == 16 + classes and features.get_layer("words").table.numpy().any()
     # what tells how alike texts are is the encoder's alone: vectors, neighbours, the projector
-    (one,) = Predictor(run, answer=nearest.answered).predict(["a taxi, please"])
-    assert one.values["vector"].shape == (16,) and nearest.Nearest(run, print).directions.shape[1] == 16
+    (one,) = Predictor(run, answer=embed.answered).predict(["a taxi, please"])
+    assert one.values["vector"].shape == (16,) and embed.Nearest(run, print).directions.shape[1] == 16
     (rows,), (names,) = ([path.read_text().splitlines() for path in (tmp_path / "whole").rglob(f"projector/{name}.tsv")]
                          for name in ("features", "features_names"))
     assert {len(row.split("\t")) for row in rows} == {16} and names[0].split("\t") == ["text", "class", "name"]

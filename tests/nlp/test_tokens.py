@@ -7,7 +7,7 @@ import tensorflow as tf
 from nlp import tokens
 from nlp.settings import Hashed, Subwords, Words
 from nlp.tokens import base
-from nlp.tokens.ragged import joined
+from nlp.tokens.base import joined
 
 TEXTS = ["The cat sat on the mat.", "A dog barked!", "", "naïve café 東京 👍", "the the the the cat sat"]
 SETTINGS = [Words(name="words", least=1, vocabulary=12), Hashed(name="hashed", words=3, characters=[2, 4], buckets=5000),

@@ -101,7 +101,7 @@ def judged(loaded):
     found = {}
     for name, run in loaded.items():
         source, _, _ = own_split(run, "test")
-        evaluator = Evaluator(run.task, run.model, source, machine=run.machine, batch=64, data=run.experiment.data)
+        evaluator = Evaluator(run.task, run.model, source, machine=run.machine, batch=64)
         found[name] = source.texts.numpy().tolist(), evaluator.answers()[0]["probabilities"]
     return found
 

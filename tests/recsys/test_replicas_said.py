@@ -11,7 +11,7 @@ def test_that_the_softmax_sees_one_devices_examples_is_said_at_the_start(micro, 
 
     from pipelines.data.order import Plan
     from pipelines.runs import run_display
-    from recsys.tasks.retrieval import RetrievalTask
+    from recsys.tasks.retrieval import RetrievedLists
 
     monkeypatch.setattr(run_display, "other_draws", lambda *_: [])
     plan = Plan(examples=64, batch=64, replicas=replicas, accumulation=1)
@@ -19,8 +19,8 @@ def test_that_the_softmax_sees_one_devices_examples_is_said_at_the_start(micro, 
         machine=SimpleNamespace(replicas=replicas, precision="float32", devices=["a"] * replicas, xla=False),
         plan=plan, splits=SimpleNamespace(train=[1], validation=None, test=None), weights=[], tables=SimpleNamespace(tables=[]), steps=1,
         feed=SimpleNamespace(summary="", spec={}), way=None,
-        learner=SimpleNamespace(model=keras.Sequential(), task=SimpleNamespace(mixes=RetrievalTask.mixes)),
-        task=SimpleNamespace(mixes=RetrievalTask.mixes, experiment=None), transforms=[],
+        learner=SimpleNamespace(model=keras.Sequential(), task=SimpleNamespace(output=SimpleNamespace(mixes=RetrievedLists.mixes))),
+        task=SimpleNamespace(output=SimpleNamespace(mixes=RetrievedLists.mixes), experiment=None), transforms=[],
         step=SimpleNamespace(train=SimpleNamespace(micro_batch_size=micro)),
     )
     lines: list[str] = []

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 
 def judged(run: Any, source: Any) -> dict[str, np.ndarray]:
-    return Evaluator(run.task, run.model, source, machine=run.machine, batch=64, data=run.experiment.data).answers()[0]
+    return Evaluator(run.task, run.model, source, machine=run.machine, batch=64).answers()[0]
 
 
 def check_report(run: Any, report: dict[str, Any], *splits: str) -> None:
@@ -169,7 +169,7 @@ def test_the_first_not_below_is_found_at_any_place():
 @pytest.fixture(scope="module", params=["recsys/quickstart", "recsys/movielens_retrieval"])
 def in_time(request, tmp_path_factory):
     """Lists with the latest events held out, so that some users begin in validation, some in test."""
-    from recsys.data.quickstart import synthetic_log
+    from recsys.data.sources import synthetic_log
 
     log = synthetic_log()
     rows = [

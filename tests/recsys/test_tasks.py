@@ -55,7 +55,7 @@ def test_a_users_answer_is_the_one_that_was_judged(next_item):
 
     run, _ = next_item
     splits = type(run.task)(run.task.experiment).splits()
-    judged, _ = Evaluator(run.task, run.model, splits.test, machine=run.machine, batch=64, data=run.experiment.data).answers()
+    judged, _ = Evaluator(run.task, run.model, splits.test, machine=run.machine, batch=64).answers()
     names = splits.test.people.names
     for number, one in zip((0, 100, 399), predicted(run, *(str(names[number]) for number in (0, 100, 399)))):
         ids = [run.task.facts["item_ids"][item - 1] for item in judged["items"][number]]
@@ -258,7 +258,7 @@ def test_movielens_is_read_and_divided():
 def test_a_run_is_judged_on_other_data_in_its_own_numbers(next_item, tmp_path):
     """The same events as a table, in another order of ids and rows: the same users are test, and the same answers come."""
     from pipelines.serving.evaluate import evaluate
-    from recsys.data.quickstart import synthetic_log
+    from recsys.data.sources import synthetic_log
 
     run, report = next_item
     log = synthetic_log()

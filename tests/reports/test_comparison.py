@@ -7,7 +7,7 @@ import pytest
 
 from pipelines.reports.blocks import markdown
 from pipelines.reports.card import card
-from pipelines.runs.comparison_page import curves, write_comparison
+from pipelines.runs.comparing import curves, write_comparison
 from pipelines.runs.folder import RunFolder
 from tests.finished_run import copy, quartet
 

@@ -18,8 +18,8 @@ from pipelines.outputs.per_class import per_class
 from pipelines.reports import report
 from pipelines.reports.blocks import Bullets, Code, Heading, Paragraph, Picture, Table, markdown
 from pipelines.reports.html import page
-from pipelines.reports.settings import changed_settings
-from pipelines.reports.tables import facts_table, records_table
+from pipelines.reports.report import changed_settings
+from pipelines.reports.run_report import facts_table, records_table
 from pipelines.task.contract import Splits
 from pipelines.task.results import Judgement, Metric
 
@@ -81,7 +81,7 @@ def write(folder, **changes):
         "meter": {"seconds": {"step": 90.0, "input": 10.0}, "shares": {"step": 0.9, "input": 0.1}}, "curves": curves, "splits": splits,
         "settings": settings(epochs=3), "environment": {"versions": {"keras": "3.15.1"}, "memory_bytes": 2**30},
         "notes": ["Kept: epoch 9."]}
-    return report.write_report(folder, **(arguments | changes))
+    return report.write_report(folder, report.Reported(**(arguments | changes)))
 
 
 def test_report_json_has_the_promised_shape(tmp_path):
@@ -208,7 +208,7 @@ def test_a_report_over_seeds_says_the_mean_once_and_names_the_first_run(tmp_path
 
 
 def test_a_run_without_anything_judged_or_known(tmp_path):
-    content = report.write_report(tmp_path, task="t", experiment="e", run="r", judgements={}, timing={})
+    content = report.write_report(tmp_path, report.Reported(task="t", experiment="e", run="r", judgements={}, timing={}))
     assert content["metrics"] == {} and "Nothing was judged" in (tmp_path / "report.md").read_text()
 
 

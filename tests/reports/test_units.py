@@ -6,7 +6,7 @@ import pytest
 from pipelines.config.schema import Evaluate
 from pipelines.outputs import classification, classifier
 from pipelines.outputs.per_class import per_class
-from pipelines.reports.report import write_report
+from pipelines.reports.report import Reported, write_report
 from pipelines.task import intervals
 from pipelines.task.units import EXAMPLES, grouped, units_of
 
@@ -81,7 +81,7 @@ def test_few_groups_and_one_are_said():
 def test_the_report_says_what_was_drawn(tmp_path):
     answers, who = answers_of(np.random.default_rng(3), groups=12)
     made = classifier.judgement(answers, SETTINGS, grouped(who, "speaker"), str)
-    read = write_report(tmp_path, task="vision.classification", experiment="x", run="r", judgements={"test": made}, timing={})
+    read = write_report(tmp_path, Reported(task="vision.classification", experiment="x", run="r", judgements={"test": made}, timing={}))
     assert read["metrics"]["test/accuracy"]["unit"] == "speaker" and read["metrics"]["test/accuracy"]["units"] == 12
     for name in ("report.md", "report.html"):
         assert "drawn by 12 speakers" in (tmp_path / name).read_text()

@@ -23,7 +23,7 @@ def judged(loaded):
     from pipelines.training.evaluation import Evaluator
 
     source, _, _ = own_split(loaded, "test")
-    evaluator = Evaluator(loaded.task, loaded.model, source, machine=loaded.machine, batch=256, data=loaded.experiment.data)
+    evaluator = Evaluator(loaded.task, loaded.model, source, machine=loaded.machine, batch=256)
     answers, targets = evaluator.answers()
     images = source.gather(tf.range(len(source), dtype=tf.int64))["image"]
     return [tf.io.encode_png(image).numpy() for image in images], targets["label"], answers["probabilities"]

@@ -10,7 +10,7 @@ import threading
 import numpy as np
 import pytest
 
-from pipelines.serving.packed import pack, unpack
+from pipelines.serving.apart import pack, unpack
 from tests.processes import ROOT
 from tests.serving.toy_server import Doubling, answer, needs_extra, numbers, request, running
 from tests.waiting import until
@@ -143,7 +143,7 @@ import os, sys, threading
 from multiprocessing.connection import Connection
 from pathlib import Path
 from pipelines.serving.apart import VARIABLE
-from pipelines.serving.packed import pack, unpack
+from pipelines.serving.apart import pack, unpack
 
 connection = Connection(int(os.environ[VARIABLE]))
 connection.recv_bytes()

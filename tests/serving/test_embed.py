@@ -10,8 +10,9 @@ import pytest
 from PIL import Image
 
 from pipelines.base.errors import ConfigError, DataError
+from pipelines.reports import predictions
 from pipelines.runs.folder import RunFolder
-from pipelines.serving import embed, nearest
+from pipelines.serving import embed
 from pipelines.serving.load import LoadedRun
 from pipelines.serving.output import Prediction
 from pipelines.serving.predict import Predictor
@@ -74,7 +75,7 @@ def test_a_real_encoder_knows_what_is_alike_and_whose_it_is():
 
 def test_what_cannot_be_written_is_an_error(tmp_path):
     with pytest.raises(ConfigError, match=r"ends in \.npz, \.parquet, \.csv or \.jsonl"):
-        embed.writable(tmp_path / "v.txt")
+        predictions.writable(tmp_path / "v.txt", embed.ENDINGS)
     with pytest.raises(DataError, match="no input could be read"):
         embed.write(tmp_path / "v.npz", [Prediction("bad", error="it cannot be read")])
 
@@ -83,9 +84,9 @@ def test_the_nearest_training_examples_are_those_of_the_encoder():
     made = assemble(experiment(model=encoder(name="frozen"), data={"cache": "memory"}, train={"devices": "cpu"}), EncoderToyTask)
     made.initialise()
     run = LoadedRun(made.task, made.model, made.task.experiment, RunFolder(Path("toy")), made.machine, "float32", "toy")
-    near, train = nearest.Nearest(run, print), made.splits.train.arrays
+    near, train = embed.Nearest(run, print), made.splits.train.arrays
     images = train["image"][[17, 90]]
-    answers = nearest.answered(run, {"image": images, "label": train["label"][[17, 90]]})
+    answers = embed.answered(run, {"image": images, "label": train["label"][[17, 90]]})
     vectors = made.model.get_layer("features")(train["image"]).numpy()
     np.testing.assert_allclose(answers["vector"], vectors[[17, 90]], atol=1e-5)
     centred = vectors - vectors.mean(0)
@@ -101,4 +102,4 @@ def test_without_kept_features_there_are_no_neighbours():
     made = assemble(experiment(model=encoder(name="whole"), data={"cache": "none"}, train={"devices": "cpu"}), EncoderToyTask)
     run = LoadedRun(made.task, made.model, made.task.experiment, RunFolder(Path("toy")), made.machine, "float32", "toy")
     with pytest.raises(ConfigError, match=r"features of its training data cannot be kept"):
-        nearest.Nearest(run, print)
+        embed.Nearest(run, print)

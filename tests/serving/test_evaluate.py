@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from pipelines.commands import main
 from pipelines.config.schema import EarlyStopping
-from pipelines.serving.new_data import experiment_for
+from pipelines.serving.evaluate import experiment_for
 from tests import finished_run
 
 pytestmark = pytest.mark.slow

@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from pipelines.base.errors import ConfigError
-from pipelines.serving.graph_operations import refuse_reaching
+from pipelines.serving.exported import refuse_reaching
 
 pytestmark = pytest.mark.slow
 NUMBERS = tf.TensorSpec([None, 3], tf.float32)

@@ -115,7 +115,7 @@ def test_a_training_reads_its_noise_when_it_begins_and_a_finished_run_needs_none
 
 
 def test_copies_by_librosa_are_always_the_same():
-    from speech.data.copies import with_copies
+    from speech.data.augment import with_copies
     from speech.data.recordings import Facts, Recordings
 
     waves = [np.rint(tone(0.5, hertz=300 + 200 * number) * 32_000).astype(np.int16) for number in range(3)]

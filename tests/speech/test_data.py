@@ -262,7 +262,7 @@ def test_connected_digits_share_no_recording_and_no_test_speaker():
 
 
 def test_windows_alone_and_in_a_batch():
-    from speech.tasks.commands import to_window
+    from speech.tasks.windows import to_window
 
     long = np.zeros(9000, np.int16)
     long[5000:5500] = np.resize([900, -900], 500)
@@ -279,7 +279,7 @@ def test_windows_alone_and_in_a_batch():
 
 def test_an_offset_of_the_sound_card_is_neither_a_click_nor_loudness():
     from speech.data.features import without_offset
-    from speech.tasks.commands import to_window
+    from speech.tasks.windows import to_window
 
     quiet = np.random.default_rng(0).integers(-50, 51, 6000)
     word = quiet + np.where(np.arange(6000) // 1000 == 4, np.resize([2000, -2000], 6000), 0)

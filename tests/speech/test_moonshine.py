@@ -15,7 +15,7 @@ from pipelines.encoders import listing
 from pipelines.encoders.blocks import blocks
 from pipelines.runs.launch import task_class
 from speech.check import check_transcripts
-from speech.data.moonshine_features import MoonshineFrontEnd
+from speech.data.pretrained import MoonshineFrontEnd
 from speech.models import moonshine, pretrained
 from tests.encoders import tiny
 from tests.speech.synthetic_recordings import tone, write

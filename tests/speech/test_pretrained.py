@@ -14,9 +14,9 @@ from pipelines.config.load import from_text
 from pipelines.encoders.features import own_columns
 from pipelines.runs.launch import task_class
 from speech.data import whisper_tokens
+from speech.data.pretrained import WhisperFrontEnd
 from speech.data.recordings import Facts, Recordings
 from speech.data.splits import merge_for
-from speech.data.whisper_features import WhisperFrontEnd
 from speech.models import pretrained
 from tests.encoders.tiny import whisper
 from tests.speech.synthetic_recordings import class_folders, tone

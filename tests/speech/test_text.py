@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pipelines.base.errors import DataError
-from speech.data.long_recordings import pieces
+from speech.data.recordings import pieces
 from speech.data.tokens import learn, normalized, steps_needed
 from speech.settings import Tokens
 

@@ -11,14 +11,14 @@ import tensorflow as tf
 
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.config.load import from_text
-from pipelines.reports.report import write_report
+from pipelines.reports.report import Reported, write_report
 from pipelines.runs.launch import task_class
 from pipelines.serving import predict
 from pipelines.serving.output import WRITERS, Shown
 from speech.data.files import find_recordings
 from speech.data.manifests import BadRow
 from speech.data.recordings import Facts, Recordings
-from speech.tasks.transcription import BLANK
+from speech.tasks.transcript import BLANK
 from tests.speech.synthetic_recordings import class_folders, tone, write
 
 pytestmark = pytest.mark.slow
@@ -171,7 +171,7 @@ def test_worst_utterances_stand_word_under_word_in_the_report(tmp_path):
     (title, lines), = made.listings["worst_utterances"]
     assert lines == "*** ONE two\nTWO TWO two" and title == "clips/1.wav: 2 of 2 words wrong, confidence 50 %"
     assert made.tables["worst_utterances"][0]["said"] == "*** ONE two"
-    write_report(tmp_path, task="speech.transcription", experiment="e", run="r", judgements={"test": made}, timing={})
+    write_report(tmp_path, Reported(task="speech.transcription", experiment="e", run="r", judgements={"test": made}, timing={}))
     assert f"<pre><code>{lines}</code></pre>" in (tmp_path / "report.html").read_text(encoding="utf-8")
     assert f"```text\n{lines}\n```" in (tmp_path / "report.md").read_text(encoding="utf-8")
     assert json.loads((tmp_path / "report.json").read_text())["tables"]["test/worst_utterances"][0]["written"] == "TWO TWO two"

@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 
 from pipelines.task.units import EXAMPLES
-from speech.metrics import detection, speakers, word_errors
-from speech.metrics.spoken_form import spoken_form
+from speech.metrics import detection, sound_figures, word_errors
+from speech.metrics.word_errors import spoken_form
 
 pytestmark = pytest.mark.figures
 
@@ -67,11 +67,12 @@ def test_det_and_equal_error_rate():
 
 
 def test_accuracy_by_speaker_and_which_speakers_are_in_train():
-    rows = speakers.accuracy_by_speaker(np.array([True, False, True, True]), ["a", "b", "b", "a"])
+    rows = sound_figures.accuracy_by_speaker(np.array([True, False, True, True]), ["a", "b", "b", "a"])
     assert [row["speaker"] for row in rows] == ["b", "a"] and rows[0]["accuracy"] == 0.5 and rows[1]["accuracy_low"] < 1.0
-    assert speakers.speakers_in_train(["a"], ["b"]) == "The speaker judged is not in train."
-    assert "All speakers" in speakers.speakers_in_train(["a", "b"], ["a", "b", "c"])
-    assert speakers.speakers_in_train(["a", "d"], ["a"]).startswith("1 of the 2") and speakers.speakers_in_train(None, ["a"]) is None
+    assert sound_figures.speakers_in_train(["a"], ["b"]) == "The speaker judged is not in train."
+    assert "All speakers" in sound_figures.speakers_in_train(["a", "b"], ["a", "b", "c"])
+    assert sound_figures.speakers_in_train(["a", "d"], ["a"]).startswith("1 of the 2")
+    assert sound_figures.speakers_in_train(None, ["a"]) is None
 
 
 # the cheap model beside the score

@@ -18,7 +18,7 @@ found = {}
 for divided in (False, True):
     tables = {"optimizer": "rowwise_adagrad", "divided": divided}
     made = assemble(experiment(model="table", train={"devices": 3, "tables": tables}), TableToyTask)
-    table = made.tables.tables[0].variable
+    table = made.update.tables.tables[0].variable
     found[divided] = [np.array(table.value).tolist(), len(made.machine.strategy.experimental_local_results(table.value))]
     if divided:
         made.divided.spread()

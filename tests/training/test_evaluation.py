@@ -27,8 +27,7 @@ class Condensing(ToyTask):
 def test_what_is_kept_is_the_condensed_answers_in_order(batch):
     session = assemble(experiment(), Condensing)
     session.task.output.rows = []
-    evaluator = Evaluator(session.task, session.model, session.splits.validation, machine=session.machine, batch=batch,
-                          data=session.task.experiment.data)
+    evaluator = Evaluator(session.task, session.model, session.splits.validation, machine=session.machine, batch=batch)
     answers, targets = evaluator.judged()
     whole, labels = evaluator.answers()
     assert set(answers) == {"predicted"} and np.array_equal(answers["predicted"], whole["probabilities"].argmax(-1))

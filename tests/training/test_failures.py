@@ -15,7 +15,7 @@ from pipelines.base.errors import ConfigError, DataError, QuartetError, Training
 from pipelines.base.files import WriteError
 from pipelines.data import order
 from pipelines.monitoring.metrics_log import MetricsLog
-from pipelines.runs import seeds
+from pipelines.runs import launch
 from pipelines.runs.folder import Locked, RunFolder
 from pipelines.runs.run import Call
 from pipelines.training import state
@@ -277,10 +277,10 @@ def test_several_seeds_begun_anew_keep_their_lock(tmp_path, monkeypatch):
         found.append(one.path.name)
         raise Killed
 
-    monkeypatch.setattr(seeds, "train", train)
+    monkeypatch.setattr(launch, "train", train)
     for fresh in (False, True):
         with pytest.raises(Killed):
-            seeds.train_seeds(experiment(seeds=2), folder, Call("toy/toy", ToyTask, fresh=fresh))
+            launch.train_seeds(experiment(seeds=2), folder, Call("toy/toy", ToyTask, fresh=fresh))
     assert found == ["run-seed0"] * 2 and sorted(path.name for path in tmp_path.iterdir()) == ["run", "run~1"]
     with folder.locked():
         pass

@@ -3,6 +3,7 @@
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from pipelines.base.files import whole_folder
 from pipelines.config.schema import Data
 from pipelines.data import cache, order
 from pipelines.data.files import FileSource
-from pipelines.data.input import DeviceFeed, Feed, PipelineFeed, make_feed
+from pipelines.data.input import Decoder, DeviceFeed, Feed, PipelineFeed, make_feed
 from pipelines.data.source import ArraySource
 from pipelines.machine import memory
 from tests import processes
@@ -47,10 +48,10 @@ def jitter(raw, key=None):
     return example if key is None else {**example, "x": example["x"] + tf.random.stateless_uniform([8], key)}
 
 
-def feed(source, how: str, folder: Path, *, size=8, replicas=1, decode=decode, examples=EXAMPLES, **options) -> Feed:
-    options = {"shuffle": True, "random_decode": False, **options}
-    return make_feed(source, decode, plan=order.Plan(examples, size, replicas), seed=SEED, data=Data(cache=how, cache_folder=str(folder)),
-                     strategy=tf.distribute.get_strategy(), devices=("CPU:0",), **options)
+def feed(source, how: str, folder: Path, *, size=8, replicas=1, decode=decode, examples=EXAMPLES, shuffle=True, random=False) -> Feed:
+    machine = SimpleNamespace(strategy=tf.distribute.get_strategy(), devices=("CPU:0",), own=range(replicas))
+    return make_feed(source, Decoder(decode, random), plan=order.Plan(examples, size, replicas), seed=SEED, shuffle=shuffle,
+                     data=Data(cache=how, cache_folder=str(folder)), machine=machine)
 
 
 def batches(made: Feed, start: int, stop: int) -> list[dict]:
@@ -111,7 +112,7 @@ def test_ready_arrays_and_a_subset_need_no_decoding(tmp_path):
 
 
 def test_random_decoding_is_keyed_by_example_and_epoch(files, tmp_path):
-    one, other = (feed(files, "memory", tmp_path, decode=jitter, random_decode=True, size=size) for size in (8, 12))
+    one, other = (feed(files, "memory", tmp_path, decode=jitter, random=True, size=size) for size in (8, 12))
     assert isinstance(one, PipelineFeed)  # drawn anew each epoch, so nothing is kept
 
     def by_example(made: Feed, epoch: int) -> np.ndarray:
@@ -244,7 +245,7 @@ def test_a_broken_example_is_named_while_the_cache_is_filled(broken, how, tmp_pa
 
 @pytest.mark.parametrize("random_decode", [False, True])
 def test_a_broken_example_is_named_by_its_step(broken, random_decode, tmp_path):
-    made = feed(broken, "none", tmp_path, decode=jitter if random_decode else decode, random_decode=random_decode)
+    made = feed(broken, "none", tmp_path, decode=jitter if random_decode else decode, random=random_decode)
     step = next(step for step in range(5) if 23 in made.numbers(step)[0])
     with pytest.raises(tf.errors.OpError) as caught:
         batches(made, 0, 5)

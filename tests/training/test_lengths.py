@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from pipelines.config.schema import Data, Train
 from pipelines.data import order
-from pipelines.data.input import make_feed
+from pipelines.data.input import Decoder, make_feed
 from pipelines.data.lengths import Lengths, joined, stacked
 from pipelines.data.source import ArraySource
 from pipelines.machine.devices import prepare
@@ -119,10 +119,8 @@ def test_every_way_gives_the_same_padded_batches(cache, tmp_path: Path):
     plain = Stored() if cache == "stored" else source()
     if cache == "none":
         plain.lengths = LENGTHS
-    feed = make_feed(plain, decode, plan=plan, seed=3, shuffle=True, random_decode=False, data=data, strategy=machine.strategy,
-                     devices=machine.devices, lengths=RULE)
-    again = make_feed(plain, decode, plan=plan, seed=3, shuffle=True, random_decode=False, data=data, strategy=machine.strategy,
-                      devices=machine.devices, lengths=RULE)  # a disk cache is found again
+    feed, again = (make_feed(plain, Decoder(decode, lengths=RULE), plan=plan, seed=3, shuffle=True, data=data, machine=machine)
+                   for _ in range(2))  # a disk cache is found again
     assert feed.on_device == (cache == "memory")
     iterators = [one.iterator(0, plan.steps_per_epoch) for one in (feed, again)]
     for step, (numbers, _) in enumerate(epoch(plan, 0)):
@@ -154,8 +152,8 @@ def test_few_lengths_hold_all_and_change_nothing_but_padding():
 
     plan, numbers = order.Plan(len(LENGTHS), 16), tf.range(16, dtype=tf.int64)
     machine = prepare(Train(devices="cpu", precision="float32"))
-    one, other = (make_feed(source(), decode, plan=plan, seed=3, shuffle=True, random_decode=False, data=Data(cache="memory"),
-                            strategy=machine.strategy, devices=machine.devices, lengths=each).gather(numbers, 0) for each in (rule, few))
+    one, other = (make_feed(source(), Decoder(decode, lengths=each), plan=plan, seed=3, shuffle=True, data=Data(cache="memory"),
+                            machine=machine).gather(numbers, 0) for each in (rule, few))
     cut, padded = one["values"].numpy(), other["values"].numpy()
     assert padded.shape[1] == few.padded(int(LENGTHS[:16].max())) > cut.shape[1]
     assert np.array_equal(padded[:, :cut.shape[1]], cut) and not padded[:, cut.shape[1]:].any()

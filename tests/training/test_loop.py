@@ -61,7 +61,7 @@ def test_log_points_and_epoch_lines(tmp_path):
 def test_scores_are_means_over_each_example_once(tmp_path, batch):
     session = assemble(experiment(), ToyTask)
     source = session.splits.validation
-    evaluator = Evaluator(session.task, session.model, source, machine=session.machine, batch=batch, data=session.task.experiment.data)
+    evaluator = Evaluator(session.task, session.model, source, machine=session.machine, batch=batch)
     found = evaluator.scores()
     answers, targets = evaluator.answers()
     logits = session.model(source.arrays["image"])

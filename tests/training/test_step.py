@@ -121,7 +121,7 @@ def test_averages_follow_their_formula():
             np.testing.assert_allclose(found, wanted, atol=1e-6)
     # judged with them is judged as a model that has them
     source = session.splits.validation
-    common = {"machine": session.machine, "batch": 32, "data": session.task.experiment.data}
+    common = {"machine": session.machine, "batch": 32}
     judged = Evaluator(session.task, session.model, source, averages=session.averages, **common).scores()
     for variable, value in zip(averaged, expected):
         variable.assign(value)
@@ -377,7 +377,7 @@ def test_slow_batch_statistics_have_settled_after_a_short_training(train):
     np.testing.assert_allclose(norm.moving_variance.numpy(), activations.var((0, 1, 2)), rtol=0.2)
     assert norm.momentum == 0.999  # as it was built, for whoever trains the saved model on
     judged = Evaluator(session.task, session.model, session.splits.train, machine=session.machine, batch=256,
-                       data=session.task.experiment.data, averages=session.averages).scores()
+                       averages=session.averages).scores()
     learned = np.mean(session.model(images, training=True).numpy().argmax(1) == session.splits.train.labels)
     assert learned > 0.6 and judged["accuracy"] > learned - 0.05
 

@@ -4,6 +4,7 @@ import json
 import shutil
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import tensorflow as tf
 from pipelines.base.errors import DataError
 from pipelines.config.schema import Data, Train
 from pipelines.data import order
-from pipelines.data.input import StreamFeed, make_feed
+from pipelines.data.input import Decoder, StreamFeed, make_feed
 from pipelines.data.stream import StreamSource
 from pipelines.machine.devices import prepare as prepare_devices
 from tests import processes
@@ -36,9 +37,9 @@ def decode(raw, key=None):
 
 def feed(data_dir, *, shuffle=True, plan=None, decode=decode, own=None, window=16, readers=3) -> StreamFeed:
     source = StreamSource("made", "train", data_dir=data_dir, fields={"image": "image"}, window=window, readers=readers)
-    machine = prepare_devices(Train(devices="cpu", precision="float32"))
-    made = make_feed(source, decode, plan=plan or order.Plan(EXAMPLES, 16), seed=5, shuffle=shuffle, random_decode=True, data=Data(),
-                     strategy=machine.strategy, devices=machine.devices, own=own)
+    machine, plan = prepare_devices(Train(devices="cpu", precision="float32")), plan or order.Plan(EXAMPLES, 16)
+    machine = SimpleNamespace(strategy=machine.strategy, devices=machine.devices, own=own or range(plan.replicas))
+    made = make_feed(source, Decoder(decode, random=True), plan=plan, seed=5, shuffle=shuffle, data=Data(), machine=machine)
     assert isinstance(made, StreamFeed) and made.by_epoch
     return made
 

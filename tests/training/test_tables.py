@@ -91,7 +91,7 @@ def test_a_table_is_no_weight_of_the_model_and_yet_saved_with_it(tmp_path):
 @pytest.mark.parametrize("change", [{}, {"train": {"accumulation": 2, "batch_size": 48, "epochs": 2}}])
 def test_training_moves_tables_and_counts_them_into_the_gradient_norm(change):
     made = assemble(experiment(model="table", **change), TableToyTask)
-    table = made.tables.tables[0]
+    table = made.update.tables.tables[0]
     assert any(one is table.variable for one in made.all_weights) and made.feed.spec["words"].shape.as_list() == [None]
     before = np.array(table.variable.value)
     step, carry = made.step(made.feed.iterator(0, made.steps), 0, made.steps, made.step.fresh())
@@ -103,8 +103,8 @@ def test_training_moves_tables_and_counts_them_into_the_gradient_norm(change):
 
 def test_a_frozen_table_stands_still():
     made = assemble(experiment(model="table", train={"freeze": {"layers": ["words_table"]}}), TableToyTask)
-    before = np.array(made.tables.tables[0].variable.value)
+    before = np.array(made.update.tables.tables[0].variable.value)
     for hook in made.freezing:
         hook.on_start(type("Loop", (), {"epoch": 0, "step": 0, "run_steps": made.step})())
     made.step(made.feed.iterator(0, 2), 0, 2, made.step.fresh())
-    assert np.array_equal(before, made.tables.tables[0].variable.value)
+    assert np.array_equal(before, made.update.tables.tables[0].variable.value)

@@ -269,7 +269,7 @@ def final_weights(changes: dict[str, Any]) -> np.ndarray:
     learned = (*made.all_weights, *made.update.tables.saved, *(average for _, average in made.averages))
     values = [np.asarray(v.value).ravel() for v in learned if v.name != "seed_generator_state"]
     if answers:
-        evaluator = Evaluator(made.task, made.model, made.splits.validation, machine=made.machine, batch=20, data=made.task.experiment.data,
+        evaluator = Evaluator(made.task, made.model, made.splits.validation, machine=made.machine, batch=20,
                               averages=made.averages)
         values += [evaluator.judged()[0]["probabilities"].ravel(), list(evaluator.scores().values())]
     return np.concatenate([*values, list(loop.epoch_metrics.values())])

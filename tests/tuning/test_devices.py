@@ -4,21 +4,21 @@ import pytest
 
 from pipelines.config.load import from_text
 from pipelines.machine.devices import device_names
-from pipelines.tuning import devices
+from pipelines.tuning import trial_processes
 
 EXPERIMENT = "task: vision.classification\ndata: {source: digits}\nmodel: {name: cnn}\ntrain: {batch_size: 120, devices: %s}\n"
 
 
 @pytest.fixture
 def four_gpus(monkeypatch):
-    monkeypatch.setattr(devices, "has_nvidia", lambda: True)
-    monkeypatch.setattr(devices, "visible_gpus", lambda: ["0", "1", "2", "3"])
+    monkeypatch.setattr(trial_processes, "has_nvidia", lambda: True)
+    monkeypatch.setattr(trial_processes, "visible_gpus", lambda: ["0", "1", "2", "3"])
 
 
 def taken(wanted: str, worker: int, workers: int) -> list[str]:
     """The machine's GPUs that a worker's trial trains on."""
     experiment = from_text(EXPERIMENT % wanted, file="search.yaml").experiment
-    environment = devices.worker_devices(worker, workers, experiment)
+    environment = trial_processes.worker_devices(worker, workers, experiment)
     seen = environment.get("CUDA_VISIBLE_DEVICES", "0,1,2,3").split(",")
     return [seen[int(name.partition(":")[2])] for name in device_names(experiment.train.devices, len(seen))]
 

@@ -8,9 +8,9 @@ from pipelines.base.errors import QuartetError
 from pipelines.base.figures import png
 from pipelines.config.schema import Cost
 from pipelines.tuning import tuner_space
-from pipelines.tuning.cost import measured
 from pipelines.tuning.front import front, lines, picture, worth
 from pipelines.tuning.oracles import Oracle
+from pipelines.tuning.trial import measured
 from pipelines.tuning.trials import Trial, best_of
 from tests.tuning.test_oracles import SPACE
 
@@ -53,7 +53,7 @@ def test_a_bayesian_search_is_led_to_where_the_cost_is_worth_it():
     cost = Cost(measure="operations", doubling=0.2)
 
     def asked(cost):
-        oracle = Oracle("bayesian", tuner_space.hyperparameters(SPACE), objective="accuracy", direction="max", trials=14, epochs=1, seed=0,
+        oracle = Oracle("bayesian", tuner_space.hyperparameters(SPACE), objective=("accuracy", "max"), trials=14, epochs=1, seed=0,
                         drawn=6)
         kinds = []
         while (one := oracle.ask()).kind == "run":

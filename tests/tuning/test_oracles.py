@@ -15,7 +15,7 @@ GRID = [Dimension("rate", "float", low=1e-3, high=1e-1, scale="log", step=10), *
 
 def make(algorithm, trials=12, seed=0, space=None, epochs=9, drawn=None):
     used = space or (GRID if algorithm == "grid" else SPACE)
-    return Oracle(algorithm, tuner_space.hyperparameters(used), objective="accuracy", direction="max", trials=trials, epochs=epochs,
+    return Oracle(algorithm, tuner_space.hyperparameters(used), objective=("accuracy", "max"), trials=trials, epochs=epochs,
                   seed=seed,
                   drawn=drawn)
 
@@ -137,7 +137,7 @@ def test_the_first_trial_may_be_given_and_does_not_come_twice(algorithm):
     first = tuner_space.placed(space, {"rate": 0.02, "kind": "b", "depth": 3})
 
     def oracle():
-        return Oracle(algorithm, tuner_space.hyperparameters(space), objective="accuracy", direction="max", trials=12, epochs=9, seed=0,
+        return Oracle(algorithm, tuner_space.hyperparameters(space), objective=("accuracy", "max"), trials=12, epochs=9, seed=0,
                       first=first)
 
     journal: list = []

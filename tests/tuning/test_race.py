@@ -43,9 +43,9 @@ class Raced:
         drawn = np.random.default_rng(experiment.data.fold[0]).random(self.held)
         return Score("accuracy", False, (drawn < share).astype(float), tuple(map(str, range(self.held))))
 
-    def run(self, size, minutes=10.0, **options):
+    def run(self, size, minutes=10.0, parts=True, **options):
         self.size = size
-        return race(self.entrants, self.attempt, size=size, folds=5, seconds=60 * minutes, clock=lambda: self.now, **options)
+        return race(self.entrants, self.attempt, parts=sizes(size, parts), folds=5, seconds=60 * minutes, clock=lambda: self.now, **options)
 
 
 def winner(outcome):

@@ -13,8 +13,7 @@ from pipelines.data.source import ArraySource
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.run import Call, train
 from pipelines.task.contract import Splits
-from pipelines.tuning.cost import CostOfModel, TooCostly, kept
-from pipelines.tuning.trial import MedianRule, train_when_free, trial, trial_policy
+from pipelines.tuning.trial import CostOfModel, MedianRule, TooCostly, read_costs, train_when_free, trial, trial_policy
 from tests.training.runs import checkpoint, rows
 from tests.training.toy import ToyTask, experiment
 
@@ -99,9 +98,9 @@ def curve(folder: Path, name: str, values) -> Path:
 
 def test_what_costs_more_than_the_limit_is_not_trained(tmp_path):
     file = tmp_path / "free.json"
-    assert kept(file) == {}
+    assert read_costs(file) == {}
     run(tmp_path / "free", train=TRAIN, further=(CostOfModel(Cost(measure="parameters"), file),))
-    cost = kept(file)["cost"]
+    cost = read_costs(file)["cost"]
     assert cost > 0
     limited = CostOfModel(Cost(measure="parameters", limit=cost - 1), tmp_path / "limited.json")
     with pytest.raises(TooCostly, match=r"weights, and tune\.cost\.limit is"):

@@ -34,7 +34,7 @@ WIDE = Dimension("model.hidden", "int", low=16, high=100_000, step=8)
 def test_a_range_of_many_steps_keeps_to_them():
     space = [FINE, WIDE, Dimension("model.depth", "int", low=1, high=3, when={"model.hidden": (32,)})]
     assert tuner_space.values_of(FINE) is None and tuner_space.steps(FINE) == 5001
-    oracle = Oracle("random", tuner_space.hyperparameters(space), objective="accuracy", direction="max", trials=20, epochs=1, seed=0)
+    oracle = Oracle("random", tuner_space.hyperparameters(space), objective=("accuracy", "max"), trials=20, epochs=1, seed=0)
     for _ in range(20):
         found = tuner_space.decoded(space, oracle.ask().places)
         assert found["model.dropout"] == round(found["model.dropout"], 4) and 0.0 <= found["model.dropout"] <= 0.5

@@ -1,5 +1,6 @@
 """Where images and labels lie - digits, TFDS, folders, tables, .npz - opened as the data's own splits, nothing divided yet."""
 
+import importlib.util
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +12,6 @@ import tensorflow as tf
 from pipelines.base.errors import DataError
 from pipelines.data import arrays, folders
 from pipelines.data.cache import cache_folder
-from pipelines.data.digits import CLASSES, digits
 from pipelines.data.files import FileSource, TensorSource
 from pipelines.data.fingerprint import of_files
 from pipelines.data.label_sets import coded, labels_in_table, labels_of_array, one_example_each
@@ -38,6 +38,19 @@ from vision.data.decode import pixels
 from vision.data.files import ENDINGS, is_image
 from vision.data.headers import image_header
 from vision.settings import SOURCES, ImageData
+
+CLASSES = [str(digit) for digit in range(10)]
+
+
+def digits() -> ArraySource:
+    """All digits as one pool: image [8, 8, 1] uint8, 0..255 (stored as 0..16), and label int64."""
+    package = importlib.util.find_spec("sklearn")  # its file alone: importing it takes a second
+    assert package is not None and package.origin
+    rows = np.loadtxt(Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz", delimiter=",", dtype=np.int64)
+    images = np.rint(rows[:, :-1] * (255.0 / 16.0)).astype(np.uint8).reshape(-1, 8, 8, 1)
+    labels = rows[:, -1]
+    return ArraySource({"image": images, "label": labels}, title="digits", labels=labels)
+
 
 ARRAY_SHARE = 0.25  # of the free memory that decoded TFDS images may take
 CHUNK = 256  # images decoded in one call

@@ -16,7 +16,6 @@ from pipelines.encoders import blend, presets
 from pipelines.fitting.kernel import SUPPORT
 from pipelines.training.batch_norm import FusedBatchNormalization
 from pipelines.training.depthwise import DepthwiseConvolution
-from vision.models import mbconv
 from vision.models.kernel import describe
 from vision.models.layers import logits
 from vision.settings import Pretrained
@@ -135,7 +134,6 @@ def _fuse(backbone: keras.Model) -> None:
             layer.__class__ = FusedBatchNormalization
         elif type(layer) is keras.layers.DepthwiseConv2D:
             layer.__class__ = DepthwiseConvolution
-    mbconv.simplify(backbone)
 
 
 @keras.saving.register_keras_serializable(package="vision")

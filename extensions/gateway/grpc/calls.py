@@ -13,8 +13,7 @@ from google.protobuf.message import DecodeError
 from extensions.gateway.access import Access
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.serving.http.bodies import Memory, Share
-from pipelines.serving.http.hosting import Hosted
-from pipelines.serving.http.models import Models
+from pipelines.serving.http.hosting import Hosted, Models
 from pipelines.serving.http.observing import Exchange, Observed, failed
 from pipelines.serving.http.refusals import Refused
 

@@ -19,8 +19,8 @@ from pipelines.monitoring.metrics_log import read_rows
 from pipelines.reports.card import card
 from pipelines.runs import lineage
 from pipelines.runs.folder import RunFolder
-from pipelines.runs.policy import Policy
 from pipelines.runs.run import Call, train
+from pipelines.runs.work import Policy
 from pipelines.training.chain import Sums
 from pipelines.training.loop import Hook
 from pipelines.tuning.search import prepared

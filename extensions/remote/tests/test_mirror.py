@@ -12,7 +12,7 @@ from extensions.remote.lease import Lease, Leased
 from extensions.remote.mirror import Mirror
 from extensions.remote.objects import StoreError, objects_of
 from pipelines.base.errors import HostLost
-from pipelines.stores.address import Address
+from pipelines.stores.remote import Address
 
 RUNS = Address("s3", "box", "runs/vision/digits")
 PREFIX = "runs/vision/digits/run"
@@ -178,7 +178,7 @@ def test_a_living_writer_keeps_others_out_and_lets_go_at_its_end(store):
 
 
 def test_a_killed_writer_of_this_machine_keeps_nobody_out(store):
-    code = ("import os, signal\nfrom pipelines.stores.address import Address\nfrom extensions.remote.lease import Lease\n"
+    code = ("import os, signal\nfrom pipelines.stores.remote import Address\nfrom extensions.remote.lease import Lease\n"
             "from extensions.remote.objects import objects_of\n"
             "Lease(objects_of(Address('s3', 'box', '')), 'run/.lease').take()\nos.kill(os.getpid(), signal.SIGKILL)")
     assert subprocess.run([sys.executable, "-c", code]).returncode == -9

@@ -9,8 +9,8 @@ from extensions.remote.objects import Changed, Missing, StoreError, objects_of
 from extensions.remote.store import ObjectStore
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.stores import copies
-from pipelines.stores.address import Address, address_of
 from pipelines.stores.output import OutputFolder, refuse_existing
+from pipelines.stores.remote import Address, address_of
 from quartet.testing import check_remote
 
 BOX = Address("s3", "box", "")

@@ -10,8 +10,8 @@ from extensions.tracking.tests.mlflow_store import store
 from pipelines.config.load import from_dict
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.launch import task_class
-from pipelines.runs.policy import Policy
 from pipelines.runs.run import Call, train
+from pipelines.runs.work import Policy
 
 SETTINGS = {"task": "vision.classification", "data": {"source": "digits", "limit": 200}, "model": {"name": "cnn", "widths": [8]},
             "train": {"epochs": 2, "precision": "float32", "devices": "cpu"}, "evaluate": {"bootstrap": 100}}

@@ -13,6 +13,7 @@ client never names a file or an address of the server's.
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
+from importlib.resources import files
 from typing import Any
 
 import orjson
@@ -23,13 +24,32 @@ from starlette.routing import Route, Router
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.serving.answerer import Answerer
 from pipelines.serving.http.bodies import Share, inputs_of
-from pipelines.serving.http.hosting import Hosted
-from pipelines.serving.http.models import Models
+from pipelines.serving.http.hosting import Hosted, Models
 from pipelines.serving.http.observing import Observed, answer_error
-from pipelines.serving.http.pages import page, wants_page
 from pipelines.serving.http.refusals import Refused
 from pipelines.serving.output import as_json, as_object
 from pipelines.serving.protocol import ServerProtocol, Site
+
+FILES = {"index.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
+# nothing but its own files, what it makes itself (images and sounds that are to be sent), and requests to this server
+POLICY = ("default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; media-src blob:; connect-src 'self'; "
+          "base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+HEADERS = {"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
+           "Permissions-Policy": "microphone=(self), camera=(self)", "Cache-Control": "no-cache"}
+
+
+def page(name: str) -> Response:
+    """One of FILES."""
+    return Response(_CONTENTS[name], headers={**HEADERS, "Vary": "Accept"}, media_type=FILES[name])
+
+
+def wants_page(accept: str) -> bool:
+    """Whether a client asks for HTML by name, as browsers do; programs get JSON."""
+    return "text/html" in accept.lower()
+
+
+_CONTENTS = {name: (files(__package__) / "page" / name).read_bytes() for name in FILES}
+
 
 MEMORY = 8  # requests of the largest size that are held at once
 Handler = Callable[[Request], Awaitable[Response]]

@@ -14,8 +14,7 @@ import uvicorn
 from pipelines.serving import apart
 from pipelines.serving.http.app import MEMORY, make_app
 from pipelines.serving.http.bodies import Memory
-from pipelines.serving.http.hosting import LARGE
-from pipelines.serving.http.models import Models
+from pipelines.serving.http.hosting import LARGE, Models
 from pipelines.serving.http.observing import Observed
 from pipelines.serving.options import Options, Source
 from pipelines.serving.protocol import ServerProtocol, Site
