@@ -4,7 +4,9 @@ import faulthandler
 import gc
 import os
 import random
+import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -73,6 +75,17 @@ def undrawn_figures(request):
     with pytest.MonkeyPatch.context() as patch:
         if not request.node.get_closest_marker("figures"):
             undrawn.draw_nothing(patch)
+        yield
+
+
+@pytest.fixture(scope="module")
+def forked_trials():
+    """Searches of this process have their trials from tests/processes.py: no search waits for an import of TensorFlow of its own."""
+    from pipelines.tuning import trial_processes
+    from tests import processes
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trial_processes, "subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": processes.Piped}))
         yield
 
 

@@ -37,7 +37,8 @@ def environment() -> dict[str, str]:
 class Process:
     """A running process; as much of subprocess.Popen as tests need. What it prints goes into files."""
 
-    def __init__(self, arguments: list[str], *, cwd: Path, env: Mapping[str, str], anew: bool):
+    def __init__(self, arguments: list[str], *, cwd: Path, env: Mapping[str, str], anew: bool = False,
+                 pipes: Mapping[str, str] | None = None):
         self.args = arguments
         self._anew: subprocess.Popen | None = None
         self.returncode: int | None = None
@@ -48,7 +49,8 @@ class Process:
                                           stderr=errors)
             self.pid = self._anew.pid
         else:
-            self.pid = _ask({"arguments": arguments, "cwd": str(cwd), "env": dict(env), "out": out.name, "errors": errors.name})
+            self.pid = _ask({"arguments": arguments, "cwd": str(cwd), "env": dict(env), "in": os.devnull, "out": out.name,
+                             "errors": errors.name, **(pipes or {})})
 
     def poll(self) -> int | None:
         if self.returncode is None:
@@ -80,6 +82,18 @@ class Process:
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
+
+
+class Piped(Process):
+    """A fork in the place of a subprocess.Popen with pipes for stdin and stdout."""
+
+    def __init__(self, command: list[str], *, env: Mapping[str, str], **_: object):
+        self._folder = tempfile.TemporaryDirectory()
+        pipes = {name: f"{self._folder.name}/{name}" for name in ("in", "out")}
+        for pipe in pipes.values():
+            os.mkfifo(pipe)
+        super().__init__(command[1:], cwd=Path.cwd(), env=env, pipes=pipes)
+        self.stdin, self.stdout = open(pipes["in"], "wb"), open(pipes["out"], "rb")  # noqa: SIM115
 
 
 def start(*arguments: object, cwd: Path = ROOT, env: Mapping[str, str] | None = None, anew: bool = False) -> Process:
@@ -168,7 +182,7 @@ def serve() -> list[str]:
 def _become(order: dict[str, Any]) -> None:
     """Files, folder, environment and signals of a process that has just been started."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    for number, (name, how) in enumerate(((os.devnull, os.O_RDONLY), (order["out"], os.O_WRONLY), (order["errors"], os.O_WRONLY))):
+    for number, (name, how) in enumerate(((order["in"], os.O_RDONLY), (order["out"], os.O_WRONLY), (order["errors"], os.O_WRONLY))):
         opened = os.open(name, how | os.O_APPEND if number else how)
         os.dup2(opened, number)
         os.close(opened)

@@ -69,7 +69,7 @@ def sound_files(folder: Path, splits: Any) -> list[str]:
 
 def pictures_of_several(folder: Path) -> dict[str, Any]:
     """The embedded digits with what is true of each: small, odd, round."""
-    from pipelines.data.digits import digits
+    from vision.data.sources import digits
 
     source = digits()
     table = np.array([[digit < 4, digit % 2, digit in (0, 6, 8, 9)] for digit in range(10)], np.int64)

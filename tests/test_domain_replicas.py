@@ -59,7 +59,7 @@ for name, values in json.loads(sys.argv[3]).items():
     one = assemble(experiment, task_class(experiment.task))
     _, carry = one.step(one.feed.iterator(0, one.steps), 0, one.steps, one.step.fresh())
     assert bool(carry.finite)
-    tables = [table.variable for table in one.tables.tables]
+    tables = [table.variable for table in one.update.tables.tables]
     assert bool(tables) == experiment.task.startswith("recsys"), name
     found[name] = np.concatenate([*(np.ravel(value.numpy()) for value in [*one.weights, *one.averages, *tables]), carry.totals.numpy()])
 np.savez(sys.argv[1], **found)

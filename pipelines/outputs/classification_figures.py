@@ -56,7 +56,7 @@ def confusion(matrix: Any, classes: Sequence[str], *, listed: int = 20) -> "Figu
     return figure
 
 
-def together(sets: Mapping[str, np.ndarray], labels: Sequence[str], *, title: str = "Labels together") -> "Figure":
+def together(sets: Mapping[str, np.ndarray], labels: Sequence[str]) -> "Figure":
     """Of the examples with a label (row), the share that has another one, too (column), in percent: a matrix for each of some sets.
 
     Args:
@@ -69,7 +69,7 @@ def together(sets: Mapping[str, np.ndarray], labels: Sequence[str], *, title: st
             counts = rows.T.astype(np.float64) @ rows
             totals = counts.diagonal()
             _written(axis, counts / np.maximum(totals, 1)[:, None], totals, labels)
-            axis.set_title(f"{title}: {name}")
+            axis.set_title(f"Labels together: {name}")
     return figure
 
 

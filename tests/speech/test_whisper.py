@@ -96,12 +96,10 @@ def uncached(task, backbone, features: np.ndarray, width: int = 1) -> tuple[list
     return written, share
 
 
-SEARCHES = {"greedy": ("", "search: greedy", 1), "beam": ("", "search: beam, beam: 3", 3), "times": (", times: true", "search: greedy", 1),
-            "beam with times": (", times: true", "search: beam, beam: 3", 3)}
+SEARCHES = {"greedy": ("", "search: greedy", 1), "beam with times": (", times: true", "search: beam, beam: 3", 3)}
 
 
-@pytest.mark.parametrize(("tiny", "search"), [("english", "times"), ("english", "beam with times"), ("languages", "greedy"),
-                                              ("languages", "beam")], indirect=["tiny"])
+@pytest.mark.parametrize(("tiny", "search"), [("english", "beam with times"), ("languages", "greedy")], indirect=["tiny"])
 def test_it_writes_what_the_network_gives_without_caches_window_by_window(tiny, search):
     from pipelines.encoders import presets
 
@@ -197,6 +195,7 @@ def test_facts_that_do_not_belong_together_are_found_before_the_network_is_built
         assert (task.facts_error() or "").startswith(message), message
 
 
+@pytest.mark.parametrize("tiny", ["english"], indirect=True)
 def test_all_recordings_are_judged_where_nothing_trains(tiny, tmp_path):
     for number in range(10):
         write(tmp_path / f"{number}.wav", tone(0.4, 16_000, seed=number), 16_000)

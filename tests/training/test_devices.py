@@ -77,8 +77,8 @@ def test_speeds_in_words():
         "1.9 x as fast in bfloat16 as in float32"]
 
 
-@pytest.mark.parametrize(("gain", "chosen"), [(0.5, "float32"), (2.0, "bfloat16")])
-def test_a_network_with_depthwise_convolutions_is_timed_itself(gain, chosen, monkeypatch):
+def test_a_network_with_depthwise_convolutions_is_timed_itself(monkeypatch):
+    gain, chosen = 0.5, "float32"
     experiment = load("speech/quickstart", ["train.precision=auto", "train.devices=cpu", "model.width=8", "model.depth=1"]).experiment
     task = task_class(experiment.task)
     plain = prepare(experiment.model_copy(update={"train": experiment.train.model_copy(update={"precision": chosen})}), task)

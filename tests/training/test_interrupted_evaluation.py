@@ -38,7 +38,7 @@ def at_validation(monkeypatch, epoch: int, action) -> list[int]:
     return judged
 
 
-@pytest.mark.parametrize("epoch", [1, 2, 3])
+@pytest.mark.parametrize("epoch", [2, 3])
 def test_a_signal_while_an_epoch_is_judged_saves_it_at_once(tmp_path, monkeypatch, undisturbed, epoch):
     with monkeypatch.context() as patch:
         judged = at_validation(patch, epoch, interrupt)
@@ -53,8 +53,8 @@ def test_a_signal_while_an_epoch_is_judged_saves_it_at_once(tmp_path, monkeypatc
     assert_same_outcome(undisturbed, tmp_path / "run")
 
 
-@pytest.mark.parametrize("epoch", [1, 3])
-def test_a_kill_while_an_epoch_is_judged_loses_none_of_it_where_a_checkpoint_was_due(tmp_path, monkeypatch, undisturbed, epoch):
+def test_a_kill_while_an_epoch_is_judged_loses_none_of_it_where_a_checkpoint_was_due(tmp_path, monkeypatch, undisturbed):
+    epoch = 1
     with monkeypatch.context() as patch:
         at_validation(patch, epoch, kill)
         with pytest.raises(Killed):

@@ -102,9 +102,8 @@ CASES = {
                   "freeze": {"layers": ["first"], "epochs": 2}, "early_stopping": {"patience": 2}}},
         [2, 11, 20]),  # in the first epoch, after unfreezing, after the last step
     "float16": ({"train": {"precision": "float16", "devices": "cpu"}}, [4]),
-    "table": ({"task": TableToyTask, "model": "table", "train": {**EXACT, "tables": {"optimizer": "adam"}}}, [3, 8]),
+    "table": ({"task": TableToyTask, "model": "table", "train": {**EXACT, "tables": {"optimizer": "adam"}}}, [8]),
     "frozen encoder": ({"task": EncoderToyTask, "model": encoder(name="frozen", head="trained"), "data": MEMORY, "train": EXACT}, [7]),
-    "gradual encoder": ({"task": EncoderToyTask, "model": encoder(name="gradual"), "data": MEMORY, "train": EXACT}, [7]),
     "distilled": ({"train": {"teacher": {"run": "."}}}, [7]),
 }
 
@@ -126,31 +125,3 @@ def test_killed_it_ends_as_one_never_killed(tmp_path, monkeypatch, name):
     killed(tmp_path / "killed", steps, make=make, **changes)
     assert_same_outcome(tmp_path / "whole", tmp_path / "killed")
     assert made[0].seen == made[-1].seen and len(made[0].seen) >= 3
-
-
-DETERMINISTIC = """
-import sys
-import numpy as np
-from pipelines.training.session import assemble
-from tests.training.toy import ToyTask, experiment
-
-found = []
-for cache in ("memory", "none"):
-    session = assemble(experiment(model="norm dropout", data={"cache": cache}, train={
-        "deterministic": True, "ema": 0.9, "accumulation": 2, "optimizer": {"name": "adamw"}}), ToyTask)
-    step, carry = session.step(session.feed.iterator(0, session.steps), 0, session.steps, session.step.fresh())
-    assert step == 15
-    found += [np.asarray(variable.value).ravel() for group in session.state_groups.values() for variable in group]
-    found.append(carry.totals.numpy())
-np.save(sys.argv[1], np.concatenate(found))
-"""
-
-
-def test_two_deterministic_runs_are_bit_identical(tmp_path):
-    found = []
-    for name in ("one.npy", "two.npy"):
-        processes.run("-c", DETERMINISTIC, tmp_path / name, check=True)
-        found.append(np.load(tmp_path / name))
-    np.testing.assert_array_equal(*found)
-    first, second = np.split(found[0], 2)  # and caching changes nothing
-    np.testing.assert_array_equal(first, second)

@@ -157,7 +157,7 @@ def test_a_run_with_frozen_layers_ends_as_one_whose_checkpoints_hold_all(tmp_pat
     one = runs.whole(tmp_path / "all", **changes)
     monkeypatch.setattr(still, "LEAST", 1)
     monkeypatch.setattr(still, "SMALL", 0)
-    assert runs.killed(tmp_path / "parts", [3, 8], **changes)["metrics"] == one["metrics"]
+    assert runs.killed(tmp_path / "parts", [8], **changes)["metrics"] == one["metrics"]
     assert not list((tmp_path / "all").rglob("still-*")) and len(list((tmp_path / "parts").rglob("still-*"))) == 1
     with (still.opened(tmp_path / "all/checkpoints/resume.npz") as whole,
           still.opened(tmp_path / "parts/checkpoints/resume.npz") as parts):

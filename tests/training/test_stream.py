@@ -1,8 +1,5 @@
 """Training from a stream: every example once an epoch, the same on any number of devices, and from any step on."""
 
-import json
-import shutil
-import signal
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,15 +7,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.base.errors import DataError
+from pipelines.base.errors import DataError, TrainingError
+from pipelines.config.load import from_text
 from pipelines.config.schema import Data, Train
 from pipelines.data import order
 from pipelines.data.input import Decoder, StreamFeed, make_feed
 from pipelines.data.stream import StreamSource
 from pipelines.machine.devices import prepare as prepare_devices
-from tests import processes
+from pipelines.runs.folder import RunFolder
+from pipelines.runs.launch import task_class
+from pipelines.runs.run import Call, train
 from tests.data.prepared import prepare
-from tests.waiting import until_or_over
+from tests.training.runs import At, Killed, checkpoint, kill, written_at_once
 
 pytestmark = pytest.mark.slow
 
@@ -71,15 +71,9 @@ def test_a_stream_goes_on_at_any_step(data_dir, start):
             assert np.array_equal(got[name], wanted[name]), name
 
 
-@pytest.fixture(scope="module")
-def many_shards(tmp_path_factory):
-    return prepare(tmp_path_factory.mktemp("many"), shards=10)
-
-
-@pytest.mark.parametrize("shuffle", [True, False])
-def test_a_resume_opens_no_shard_before_its_own(many_shards, tmp_path, shuffle):
-    folder = shutil.copytree(many_shards, tmp_path / "data")
-    made = feed(folder, shuffle=shuffle, plan=order.Plan(EXAMPLES, 10), window=2, readers=2)
+def test_a_resume_opens_no_shard_before_its_own(tmp_path):
+    folder = prepare(tmp_path / "data", shards=10)
+    made = feed(folder, plan=order.Plan(EXAMPLES, 10), window=2, readers=2)
     epoch = batches(made, 6, 12)
     assert sorted(np.concatenate([batch["number"] for batch in epoch])) == list(range(EXAMPLES))
     for start in range(6, 12):
@@ -143,42 +137,38 @@ def test_a_broken_example_is_named(data_dir):
     assert isinstance(error, DataError) and "made/train, example" in str(error) and "seventeen" in str(error)
 
 
-TRAIN = ["model.name=cnn", "model.widths=[4]", "train.epochs=12", "train.batch_size=4", "train.devices=cpu", "train.precision=float32",
-         "train.deterministic=true", "train.checkpoint_seconds=0.2", "train.keep_state=true",
-         "monitor.tensorboard=false", "evaluate.baseline=false", "augment.flip=true"]
-
-
-def start(folder: Path, data_dir: Path, name: str) -> processes.Process:
-    config = folder / "streamed.yaml"
-    data = f"{{source: tfds, name: made, data_dir: {data_dir}, streaming: true, image_size: 8, validation: 0.2, test: test}}"
-    config.write_text(f"task: vision.classification\ndata: {data}\nmodel: {{name: cnn}}\n")
-    return processes.start("-m", "vision.train", config, *TRAIN, "--runs", folder / "runs", "--name", name)
+RUN = """
+task: vision.classification
+data: {{source: tfds, name: made, data_dir: {data_dir}, streaming: true, image_size: 8, validation: 0.2, test: test}}
+model: {{name: cnn, widths: [4]}}
+augment: {{flip: true}}
+train: {{epochs: 3, batch_size: 16, devices: cpu, precision: float32, deterministic: true, checkpoint_seconds: 1.0e-9, keep_state: true}}
+monitor: {{tensorboard: false}}
+evaluate: {{baseline: false}}
+"""
 
 
 def test_a_streamed_run_that_was_killed_ends_bit_identical(tmp_path, data_dir):
-    whole = start(tmp_path, data_dir, "whole")
-    _, said = whole.communicate(timeout=300)
-    assert whole.returncode == 0, said
-    assert "streamed from their shards" in said
-    killed = start(tmp_path, data_dir, "killed")
-    folder = next((tmp_path / "runs").rglob("whole")).parent / "killed"
-    until_or_over((folder / "checkpoints" / "resume.npz").exists, killed)
-    killed.send_signal(signal.SIGKILL)
-    killed.wait()
-    assert not (folder / "report" / "report.json").exists(), "the run was over before it was killed: the test shows nothing"
-    resume = folder / "checkpoints" / "resume.npz"
+    experiment = from_text(RUN.format(data_dir=data_dir)).experiment
+
+    def trained(name: str, actions: dict) -> dict:
+        call = Call("streamed", task_class(experiment.task), quiet=True, callbacks=(At(actions),))
+        with written_at_once():
+            return train(experiment, RunFolder(tmp_path / name), call)
+
+    whole = trained("whole", {})
+    assert any("streamed" in note for note in whole["notes"])
+    with pytest.raises(Killed):
+        trained("killed", {5: kill})
+    resume = tmp_path / "killed" / "checkpoints" / "resume.npz"
     own = resume.read_bytes()
     with np.load(resume) as stored:
         older = {**stored, "about": np.frombuffer(stored["about"].tobytes().replace(b'"order": 2', b'"order": 1'), np.uint8)}
     np.savez(resume, **older)
-    refused = start(tmp_path, data_dir, "killed")
-    assert refused.wait() == 1 and "in another order" in refused.printed()[1]
+    with pytest.raises(TrainingError, match="in another order"):
+        trained("killed", {})
     resume.write_bytes(own)
-    again = start(tmp_path, data_dir, "killed")
-    _, said = again.communicate(timeout=300)
-    assert again.returncode == 0 and "resuming at step" in said, said
-    with np.load(folder.parent / "whole" / "checkpoints" / "resume.npz") as one, np.load(folder / "checkpoints" / "resume.npz") as other:
-        names = [name for name in one.files if name.startswith(("weights/", "optimizer/"))]
-        assert names and all(np.array_equal(one[name], other[name]) for name in names)
-    reports = [json.loads((folder.parent / name / "report" / "report.json").read_text()) for name in ("whole", "killed")]
-    assert reports[0]["metrics"] == reports[1]["metrics"]
+    resumed = trained("killed", {1: kill, 4: kill})  # no step before the kill is made again
+    (one, _), (other, _) = checkpoint(tmp_path / "whole"), checkpoint(tmp_path / "killed")
+    assert resumed["metrics"] == whole["metrics"] and one.keys() == other.keys()
+    assert all(np.array_equal(one[name], other[name]) for name in one)

@@ -137,12 +137,12 @@ def test_the_first_trial_may_be_given_and_does_not_come_twice(algorithm):
     first = tuner_space.placed(space, {"rate": 0.02, "kind": "b", "depth": 3})
 
     def oracle():
-        return Oracle(algorithm, tuner_space.hyperparameters(space), objective=("accuracy", "max"), trials=12, epochs=9, seed=0,
+        return Oracle(algorithm, tuner_space.hyperparameters(space), objective=("accuracy", "max"), trials=8, epochs=9, seed=0,
                       first=first)
 
     journal: list = []
     asked = drive(oracle(), workers=2, journal=journal)
-    assert asked[0].places == first and len(asked) == 12
+    assert asked[0].places == first and len(asked) == 8
     assert [one.number for one in asked if one.places == first and one.goes_on is None] == [1]
     again = oracle()
     for kind, number, value in journal:
