@@ -29,7 +29,7 @@ RECIPES = {
     "camvid": f"""
 task: vision.classification
 data: {{{TABLE}, image_size: [180, 240]}}
-model: {{name: pretrained, preset: efficientnet_lite0}}
+model: {{name: pretrained, preset: efficientnet_lite0, finetune: {{name: frozen}}}}
 """,
     "bccd": f"""
 task: vision.classification

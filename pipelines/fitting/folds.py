@@ -60,7 +60,7 @@ def of_classes(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
 
 
 def of_labels(scores: np.ndarray, truth: np.ndarray, border: float) -> tuple[float, float]:
-    """The scale of scores [n, classes] less `border`, of which each is the log-odds of a label that is there or not, bool."""
+    """As `of_classes`, of scores [n, classes] less `border`, of which each is the log-odds of a label that is there or not, bool."""
     signed = np.where(truth, 1.0, -1.0) * (scores - border)
     return _smallest(lambda scale: -float(log_expit(scale * signed).mean()))
 

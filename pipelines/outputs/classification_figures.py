@@ -18,7 +18,7 @@ _CELLS = 250  # cells a side beyond which neighbours are drawn as one
 _DRAWN = 1000  # classes up to which there is a matrix at all
 
 
-def confusion(matrix: Any, classes: Sequence[str], *, title: str = "Confusion matrix", listed: int = 20) -> "Figure":
+def confusion(matrix: Any, classes: Sequence[str], *, listed: int = 20) -> "Figure":
     """The predictions (columns) for each true class (row), as shares of the row.
 
     Up to 20 classes every cell has its share in percent; beyond, colours are stretched so that single confusions show, and
@@ -56,7 +56,7 @@ def confusion(matrix: Any, classes: Sequence[str], *, title: str = "Confusion ma
     return figure
 
 
-def together(sets: Mapping[str, np.ndarray], labels: Sequence[str], *, title: str = "Labels together") -> "Figure":
+def together(sets: Mapping[str, np.ndarray], labels: Sequence[str]) -> "Figure":
     """Of the examples with a label (row), the share that has another one, too (column), in percent: a matrix for each of some sets.
 
     Args:
@@ -69,11 +69,11 @@ def together(sets: Mapping[str, np.ndarray], labels: Sequence[str], *, title: st
             counts = rows.T.astype(np.float64) @ rows
             totals = counts.diagonal()
             _written(axis, counts / np.maximum(totals, 1)[:, None], totals, labels)
-            axis.set_title(f"{title}: {name}")
+            axis.set_title(f"Labels together: {name}")
     return figure
 
 
-def reliability(rows: Sequence[dict[str, Any]], *, error: float | None = None, title: str = "Reliability") -> "Figure":
+def reliability(rows: Sequence[dict[str, Any]], *, error: float | None = None) -> "Figure":
     """Accuracy against confidence in bins, with Wilson's intervals, and below how many answers each bin holds.
 
     Args:
@@ -97,7 +97,7 @@ def reliability(rows: Sequence[dict[str, Any]], *, error: float | None = None, t
                        label="accuracy, 95 % interval")
         upper.legend(loc="upper left")
         upper.set(xlim=(0, 1), ylim=(0, 1.02), ylabel="accuracy")
-        upper.set_title(title if error is None else f"{title}: calibration error {100 * error:.1f} %")
+        upper.set_title("Reliability" if error is None else f"Reliability: calibration error {100 * error:.1f} %")
         lower.set(xlabel="confidence", ylabel="share of answers")
         lower.set_ylim(bottom=0)
         for axis in (upper, lower):
