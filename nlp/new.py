@@ -3,6 +3,8 @@
 The choices are starting points that train in reasonable time on two cores; comments name the alternatives.
 """
 
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from nlp.data.inspection import ROLES as ROLES
@@ -10,14 +12,15 @@ from nlp.data.inspection import Seen, look
 from nlp.data.ngrams import SHORT, Grams, ngram_counts, ngrams_for
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked, Draft, Entry, Way, section
+from pipelines.data.columns import number_of
 from pipelines.data.english import are_english
 from pipelines.data.frame import COMMENTS
-from pipelines.data.kinds import check_classes
+from pipelines.data.kinds import question, reading
 from pipelines.encoders.finetune import FROZEN_BELOW, Frozen, by_examples
 from pipelines.encoders.presets import Preset
 from pipelines.encoders.proposal import FOLDS_CHOOSE, choices, noted, propose
 
-TASKS = ("classification",)
+TASKS = ("classification", "regression")
 _UNEVEN = 5.0  # largest class over smallest from which a comment says how to weigh classes
 _FEWEST = 10  # texts without which there is nothing to divide
 _NEIGHBOURS = {2: "pairs", 3: "up to triples"}
@@ -42,12 +45,26 @@ def draft(path: Path, asked: Asked) -> Draft:
     if seen.texts < _FEWEST:
         raise DataError(f"{path}: {seen.texts} texts are too few to train on and to judge by; give {_FEWEST} or more")
     if not _many(seen):
-        check_classes(seen.counts, path, asked, "a text", seen.label)
+        asks = question(seen.counts, path, asked, "a text", seen.label)
+        seen.notes += reading(seen.counts, asks, seen.label)
+        if asks == "numbers":
+            return _numbers(seen, path)
     proposal = propose(asked, "nlp", reason=_reason(seen), gain="short texts are told apart by what they mean")
     what = "labels" if _many(seen) else "classes"
     return Draft(f"Texts of {path.name}: {len(seen.counts)} {what}.", _found(seen), _body(seen, path, proposal.preset),
                  "TF-IDF with a linear support vector machine, fitted in the run", proposal.notes,
                  lambda: _ways(seen, path, asked))
+
+
+def _numbers(seen: Seen, path: Path) -> Draft:
+    """A number of each text, by ridge regression, which is the cheap baseline, too."""
+    numbers = sorted(number for value in seen.counts if (number := number_of(value)) is not None)
+    found = (f"Found: {seen.texts:,} training texts of {seen.words[0]:,} words (median), with {len(numbers):,} different numbers.",
+             *seen.notes)
+    one = replace(seen, counts=Counter({"number": seen.texts}))  # of tokens: a row has one weight
+    body = "\n".join(["task: nlp.regression", section("data", _data(seen, path, none="")), section("tokens", _tokens(one, _grams(one))),
+                      section("model", [("name", "linear", "ridge regression, fitted at once; or bag, pretrained, cnn, lstm")])])
+    return Draft(f"Texts of {path.name}: a number from {numbers[0]:g} to {numbers[-1]:g}.", found, body)
 
 
 def _many(seen: Seen) -> bool:

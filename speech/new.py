@@ -9,9 +9,10 @@ from statistics import median
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked, Draft, Entry, Way, section
 from pipelines.config.yaml_text import inline
+from pipelines.data.columns import number_of
 from pipelines.data.english import are_english
 from pipelines.data.frame import COMMENTS
-from pipelines.data.kinds import check_classes
+from pipelines.data.kinds import Question, labels_in, question, reading, separator_in
 from pipelines.encoders.finetune import FROZEN_BELOW
 from pipelines.encoders.presets import Preset
 from pipelines.encoders.proposal import BLENDED, FOLDS_CHOOSE, Proposal, choices, noted, propose
@@ -20,7 +21,7 @@ from speech.data.enough import too_little
 from speech.data.inspection import ROLES as ROLES
 from speech.data.inspection import Seen, headers_of, look
 
-TASKS = ("commands", "transcription")
+TASKS = ("commands", "transcription", "regression")
 FEWEST = 10  # recordings without which there is nothing to divide
 LARGE = 5000  # recordings from which little is augmented, and validation chooses
 TEST, VALIDATION = 0.2, 0.1  # held out: a share of all, and one of the rest
@@ -42,8 +43,10 @@ def draft(path: Path, asked: Asked) -> Draft:
     path = seen.path or path
     if len(seen.files) < FEWEST:
         raise DataError(f"{path}: {len(seen.files)} recordings are too few to train on and to judge by; give {FEWEST} or more")
+    asks: Question = "classes"
     if seen.texts is None:
-        check_classes(seen.classes, path, asked, "a recording", seen.label)
+        asks = question(seen.classes, path, asked, "a recording", seen.label)
+        seen.notes += reading(seen.classes, asks, seen.label)
     headers, sampled = headers_of(seen.files)
     stored = Counter(header.rate for header in headers).most_common(1)[0][0]
     rate = max([one for one in RATES if one <= stored], default=RATES[0])
@@ -53,6 +56,8 @@ def draft(path: Path, asked: Asked) -> Draft:
              f"{'all' if len(rates) == 1 else 'mostly'} {stored:,} Hz{f', in a sample of {len(headers):,}' if sampled else ''}"
              f"{_contents(seen)}.",
              *seen.notes)
+    if asks != "classes":
+        return _other_question(path, seen, rate, seconds, notes, asks)
     proposal = propose(asked, "speech", reason=_reason(seen), gain="new voices are understood after few recordings")
     if proposal.preset and not _few(seen) and not _writes(proposal.preset) and not asked.wants_encoder:
         proposal = Proposal()  # an encoder that does not write English by itself is not known to gain
@@ -77,6 +82,25 @@ def draft(path: Path, asked: Asked) -> Draft:
     blends = asked.used_blend(lambda: kernel and choices(asked, "speech"))
     return Draft(f"{what}, of {path.name}.", notes, own, "" if judged_alone else compared, proposal.notes,
                  lambda: [] if judged_alone else _ways(seen, asked, body, kernel, blended if blends else None))
+
+
+def _other_question(path: Path, seen: Seen, rate: int, seconds: list[float], notes: tuple[str, ...], asks: Question) -> Draft:
+    """Numbers, or several labels a recording, of a kernel machine, which is the cheap baseline, too."""
+    if asks == "labels":
+        separator = separator_in(seen.classes) or ";"
+        names = sorted({label for value in seen.classes for label in labels_in(value, separator) if label})
+        seen.columns |= {"labels": "many"} | ({} if separator in (";", "[") else {"label_separator": separator})
+        what = f"{len(names)} labels"
+    else:
+        numbers = sorted(number for value in seen.classes if (number := number_of(value)) is not None)
+        what = f"a number from {numbers[0]:g} to {numbers[-1]:g}"
+    data = [(key, 0.2, "share of train: it chooses " + ("thresholds" if asks == "labels" else "the widths of intervals"))
+            if key == "validation" and "validation" not in seen.splits else (key, value, comment)
+            for key, value, comment in _data(path, seen, rate, [("seconds", _window(seen.files, seconds), WINDOW)])]
+    task = "speech.regression" if asks == "numbers" else "speech.commands"
+    body = "\n".join([f"task: {task}", section("data", data),
+                      section("model", [("name", "kernel", "on statistics of cepstra, fitted at once; or pretrained, ds_cnn")])])
+    return Draft(f"Recordings of {path.name}: {what}.", notes, body)
 
 
 def _ways(seen: Seen, asked: Asked, body: Callable[..., str], cheap: list[Way], blended: Callable[[Preset], str] | None) -> list[Way]:

@@ -61,7 +61,8 @@ for name, values in json.loads(sys.argv[3]).items():
     assert bool(carry.finite)
     tables = [table.variable for table in one.update.tables.tables]
     assert bool(tables) == experiment.task.startswith("recsys"), name
-    found[name] = np.concatenate([*(np.ravel(value.numpy()) for value in [*one.weights, *(average for _, average in one.averages), *tables]), carry.totals.numpy()])
+    averages = (average for _, average in one.averages)
+    found[name] = np.concatenate([*(np.ravel(value.numpy()) for value in [*one.weights, *averages, *tables]), carry.totals.numpy()])
 np.savez(sys.argv[1], **found)
 """
 

@@ -4,21 +4,23 @@ The choices are starting points that train in reasonable time on two cores; comm
 """
 
 import math
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from statistics import median
 
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked, Draft, Entry, Way, section
+from pipelines.data.columns import number_of
 from pipelines.data.frame import COMMENTS
-from pipelines.data.kinds import check_classes
+from pipelines.data.kinds import Question, labels_in, question, reading, separator_in
 from pipelines.encoders.finetune import Frozen, by_examples
 from pipelines.encoders.presets import Preset
 from pipelines.encoders.proposal import BLENDED, FOLDS_CHOOSE, choices, noted, propose
 from vision.data.inspection import ROLES as ROLES
 from vision.data.inspection import Seen, look
 
-TASKS = ("classification",)
+TASKS = ("classification", "regression")
 _EDGES = (32, 48, 64, 96)  # px; sizes in use
 _SMALL, _LARGE = 64, 160  # px: images up to the first keep their size; from the second on, the model sees 96 px
 _UNEVEN = 5.0  # largest class over smallest from which a comment says how to weigh classes
@@ -43,12 +45,42 @@ def draft(path: Path, asked: Asked) -> Draft:
     images = sum(seen.counts.values())
     if images < _FEWEST:
         raise DataError(f"{path}: {images} images are too few to train on and to judge by; give {_FEWEST} or more")
-    check_classes(seen.counts, path, asked, "an image", seen.label)
+    asks = question(seen.counts, path, asked, "an image", seen.label)
+    seen.notes += reading(seen.counts, asks, seen.label)
+    if asks != "classes":
+        return _other_question(seen, path, asked, asks)
     proposal = propose(asked, "vision", reason=_reason(seen, _train(seen), _grey(seen)),
                        gain="few photos are learned better, and in fewer epochs")
     return Draft(f"Images of {path.name}: {len(seen.counts)} classes.", _found(seen, images), _body(seen, path, proposal.preset),
                  "a kernel classifier on small copies of the images, fitted in the run", proposal.notes,
                  partial(_ways, seen, path, asked, blends=asked.used_blend(lambda: choices(asked, "vision"))))
+
+
+def _other_question(seen: Seen, path: Path, asked: Asked, asks: Question) -> Draft:
+    """Numbers, or several labels an image: of a frozen encoder, else of a kernel machine, which is the cheap baseline."""
+    values = seen.counts
+    images = sum(values.values())
+    proposal = propose(asked, "vision", reason=_reason(seen, _train(seen), _grey(seen)), gain="few photos are learned better")
+    size, preset = _size(seen, encoded=proposal.preset is not None), proposal.preset
+    if asks == "labels":
+        separator = separator_in(values) or ";"
+        seen.counts = Counter(label for value, count in values.items() for label in labels_in(value, separator) if label
+                              for _ in range(count))
+        seen.columns |= {"labels": "many"} | ({} if separator in (";", "[") else {"label_separator": separator})
+        what, beside = f"{len(seen.counts)} labels", "a kernel machine on small copies of the images"
+    else:
+        numbers = sorted(number for value in values if (number := number_of(value)) is not None)
+        what, beside = f"a number from {numbers[0]:g} to {numbers[-1]:g}", "kernel ridge regression on small copies of the images"
+    found = _found(seen, images) if asks == "labels" else (f"Found: {images:,} training images, with {len(values):,} different numbers.",
+                                                         *seen.notes)
+    model = _encoded(preset, _train(seen), size, True, False) if preset else (
+        section("model", [("name", "kernel", "fitted at once; or fast, pretrained, which see more")]),)
+    data = [(key, 0.2, "share of train: it chooses " + ("thresholds" if asks == "labels" else "the widths of intervals"))
+            if key == "validation" and not seen.validation else (key, value, comment)
+            for key, value, comment in _data(seen, path, size, channels=1 if _grey(seen) else 3, folds=False)]
+    task = "vision.regression" if asks == "numbers" else "vision.classification"
+    return Draft(f"Images of {path.name}: {what}.", found, "\n".join([f"task: {task}", section("data", data), *model]),
+                 f"{beside}, fitted in the run", proposal.notes)
 
 
 def _grey(seen: Seen) -> bool:

@@ -1,6 +1,6 @@
 """The numeric core of a run: from the model's input to the answer as numbers. What decodes before it and words after it stays outside.
 
-`Task.receive` and `Task.prepare` give the input, `Task.answer` calls the model and gives numbers, `Task.respond` words them. Other
+`Input.receive` and `Task.prepare` give the input, `Output.answer` calls the model and gives numbers, `Output.respond` words them. Other
 runtimes have no operations for image files and texts, so the core alone can take another form.
 """
 
@@ -26,7 +26,7 @@ class Core:
     Attributes:
         function: {INPUT: [batch, ...]} -> {OUTPUT: [batch, ...]}, traced.
         input: spec of the model's input, with its batch.
-        answers: name -> spec of what `Task.answer` gives, in the order of the outputs.
+        answers: name -> spec of what `Output.answer` gives, in the order of the outputs.
         module: holds the variables.
     """
 

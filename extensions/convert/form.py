@@ -40,7 +40,7 @@ class Converted(Form):
         from extensions.convert.quick import QuickPredictor
 
         task: Any = run.task
-        return QuickPredictor(run, task.core, task.outputs, batch=batch)
+        return QuickPredictor(run, task.output.core, task.output.outputs, batch=batch)
 
 
 class Fastest(Converted):

@@ -84,7 +84,7 @@ class Manifest(stored.Record):
 
 
 class _Converted:
-    """In front of a task's class: its answers come from a converted core, and no Keras model is there to look into."""
+    """In front of the class of a task's output: answers come from a converted core, and no Keras model is there to look into."""
 
     core: ClassVar[Any]  # numeric core, a function of arrays
     outputs: ClassVar[dict[str, tf.TensorSpec]]
@@ -96,6 +96,17 @@ class _Converted:
 
     def explain(self, *_: Any) -> None:
         pass
+
+
+class _ConvertedTask:
+    """In front of a task's class: its output is a converted one."""
+
+    answering: ClassVar[dict[str, Any]]  # what `_Converted` asks for
+
+    def __init__(self, *given: Any):
+        super().__init__(*given)
+        kind: Any = type(self.output)  # type: ignore[has-type]
+        self.output: Any = type(kind.__name__, (_Converted, kind), self.answering)(self)
 
 
 def load_converted(folder: RunFolder) -> LoadedRun:
@@ -110,7 +121,7 @@ def load_converted(folder: RunFolder) -> LoadedRun:
     experiment = run.task.experiment
     evaluate = experiment.evaluate.model_copy(update={"metrics": []})  # those are of the model's outputs, which are not there
     outputs = {one.name: one.spec for one in manifest.answers}
-    kind: Any = type(type(run.task).__name__, (_Converted, type(run.task)), {"core": core, "outputs": outputs})
+    kind: Any = type(type(run.task).__name__, (_ConvertedTask, type(run.task)), {"answering": {"core": core, "outputs": outputs}})
     task: Task = kind(experiment.model_copy(update={"evaluate": evaluate}), run.task.facts)
     return replace(run, task=task, name=manifest.title.rpartition("/")[0])
 

@@ -198,9 +198,12 @@ def in_both(groups: Sequence[Any], parts: Sequence[str | None]) -> int:
 
 
 def label_values(frame: Frame, label: str | Sequence[str]) -> list[str]:
-    """The label of each row as text, from one column or from several of which one holds 1."""
+    """The label of each row as text, from one column or from several that hold 1 where they apply: of several labels with ; between."""
     if isinstance(label, str):
         return [str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip() for value in frame.values[label]]
+    rows = list(zip(*([number_of(value) for value in frame.values[name]] for name in label)))
+    if all(set(values) <= {0, 1} for values in rows) and any(sum(values) != 1 for values in rows):
+        return [";".join(name for name, value in zip(label, values) if value) for values in rows]
     return one_hot({name: frame.values[name] for name in label}, lambda number: row(frame.path, number))
 
 

@@ -1,6 +1,6 @@
-"""What kind of thing a column holds - classes, labels, numbers, texts, files, names of its own - for every domain alike, and the one line
-about a question that Quartet does not answer yet. Asked of how often each value occurs, so that folders and TFDS can be asked, too.
-Imports no TensorFlow.
+"""What kind of thing a column holds - classes, labels, numbers, texts, files, names of its own - for every domain alike, which question
+it asks, and the one line about a question that Quartet does not answer yet. Asked of how often each value occurs, so that folders and TFDS
+can be asked, too. Imports no TensorFlow.
 """
 
 import re
@@ -35,6 +35,9 @@ _PAIRS = [{"premise", "hypothesis"}, {"query", "document"}, {"query", "passage"}
           {"claim", "evidence"}, {"source", "target"}, {"src", "tgt"}, {"anchor", "positive"}, {"original", "translation"}]
 _SIDES = [{"1", "2"}, {"a", "b"}, {"0", "1"}, {"left", "right"}, {"one", "two"}, {"first", "second"}]
 _LANGUAGES = "ar az bg bn cs da de el en es et fa fi fr he hi hr hu id it ja ko lt lv nl no pl pt ro ru sk sl sr sv th tr uk vi zh"
+
+
+Question = Literal["classes", "labels", "numbers"]
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,8 @@ def _measured(numbers: Sequence[float], rows: int, name: str) -> bool:
     """Whether numbers are a quantity, not the numbers of classes."""
     words, measures = set(plain(name).split("_")), set(_MEASURES.split())
     distinct = len(numbers)
+    if words & measures and distinct > 2 and not all(number.is_integer() for number in numbers):
+        return True
     if distinct <= (MEASURED if words & measures else FEW):
         return False
     whole = all(number.is_integer() for number in numbers)
@@ -142,8 +147,8 @@ def unanswered(kind: Kind, what: str, examples: str) -> str | None:
     """
     hold, name, their = ("holds", "names", "its") if what.startswith("column") else ("hold", "name", "their")
     return {
-        "numbers": f"{what} {hold} numbers ({kind.detail}): to predict a number is not there yet. Put them into a few ranges (low, middle, "
-                   "high) in a column of their own",
+        "numbers": f"{what} {hold} numbers ({kind.detail}): the task for numbers, called regression, predicts them with an interval each, "
+                   "from a column of a table. Or put them into a few ranges (low, middle, high) in a column of their own",
         "labels": f"{what} {hold} several labels a row ({kind.example}): with data.labels: many each label of {examples} is "
                   "learned by itself (docs/images.md, Several labels). Or keep the one that matters most in a column of its own",
         "files": f"{what} {name} files ({kind.example}): to predict a mask or a picture is not there yet. Use a column of classes",
@@ -154,24 +159,50 @@ def unanswered(kind: Kind, what: str, examples: str) -> str | None:
     }.get(kind.name)
 
 
-def check_classes(counts: Mapping[str, int], path: Path, asked: Asked, examples: str, label: str | Sequence[str] | None = None) -> None:
-    """Raises DataError where what was taken for classes is something else, in one line: what it looks like, that it is not there yet, and
-    what to do. `--task` takes numbers, and combinations of labels, for classes, while each has examples enough.
+def question(counts: Mapping[str, int], path: Path, asked: Asked, examples: str, label: str | Sequence[str] | None = None) -> Question:
+    """Which question the values of a column ask: of one of some classes, of several labels, of numbers.
+
+    `--task regression` takes them for numbers, another task that is named numbers and combinations of labels for classes, while each has
+    examples enough.
 
     Args:
-        counts: class -> examples of train.
-        label: the column that holds the classes, where it is one.
+        counts: value -> examples of train.
+        label: the column that holds them, where it is one; several hold a 1 for each class.
+
+    Raises:
+        DataError: they ask for something that is not there yet, in one line: what it looks like, and what to do.
     """
     if label is not None and not isinstance(label, str):
-        return
-    kind = kind_of(counts, label or "")
-    remedy = " and name it with --label" if label is not None else ""
-    if kind.name in ("numbers", "labels") and not too_many(counts):
-        if asked.task is not None:
-            return
-        remedy += f", or take each {'number' if kind.name == 'numbers' else 'combination'} for a class with --task"
-    if text := unanswered(kind, f"column {label}" if label is not None else "the classes", examples):
-        raise DataError(f"{path}: {text}{remedy}")
+        return "labels" if any(";" in value or not value for value in counts) else "classes"
+    what, kind = f"column {label}" if label is not None else "the classes", kind_of(counts, label or "")
+    if asked.task == "regression":
+        wrong = next((value for value in counts if number_of(value) is None), None)
+        if wrong is not None and kind.name != "numbers":
+            raise DataError(f"{path}: {what} holds {wrong!r}, which is no number; name the column of numbers with --label")
+        return "numbers"
+    if kind.name in ("numbers", "labels") and label is not None and asked.task is None:
+        return "numbers" if kind.name == "numbers" else "labels"
+    if kind.name in ("numbers", "labels") and not too_many(counts) and asked.task is not None:
+        return "classes"
+    if text := unanswered(kind, what, examples):
+        raise DataError(f"{path}: {text}{' and name it with --label' if label is not None else ''}")
+    return "classes"
+
+
+def reading(counts: Mapping[str, int], asked: Question, label: str | Sequence[str] | None) -> list[str]:
+    """A line on how a column is read that could be read otherwise, too; none where it is plain."""
+    if not isinstance(label, str):
+        return []
+    kind = kind_of(counts, label)
+    if asked == "numbers":
+        return [f"Column {label} holds numbers ({kind.detail}): they are predicted as such. --task with the task for classes takes each "
+                "for a class."]
+    if asked == "labels":
+        return [f"Column {label} holds several labels a row, such as {kind.example}: each is learned by itself."]
+    numbers = [number_of(value) for value in counts]
+    if len(numbers) > 2 and all(number is not None for number in numbers):
+        return [f"Column {label} holds {len(numbers)} numbers, which are taken for classes: --task regression predicts the number."]
+    return []
 
 
 def not_used(names: Collection[str], used: Iterable[Any]) -> list[str]:

@@ -75,7 +75,7 @@ class Emphasis(keras.layers.Layer):
 def _ways(task: Task, head: keras.Model, chunks: Chunks) -> list[tuple[int, float]]:
     """(number of last columns, factor) of what is tried; the first is kept unless the other one is plainly better."""
     found = next((layer for layer in head._flatten_layers(include_self=False) if isinstance(layer, Emphasis)), None)
-    if found is None or task.output.chance() is None:  # of what are no classes, a column is no answer by itself
+    if found is None or task.output.watch[0] != "accuracy":  # of what are no classes, a column is no answer by itself
         return [(0, 1.0)]
     right = np.concatenate([task.output.scores(features[:, -found.columns:], targets)["accuracy"].numpy() for features, targets in chunks])
     return [(found.columns, found.factor), (found.columns, 1.0)] if np.mean(right) >= RIGHT else [(found.columns, 0.0)]

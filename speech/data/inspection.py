@@ -188,8 +188,8 @@ def _table(path: Path, asked: Asked) -> Seen:
     labels = asked.several("label", rest, path)
     split, parts = split_column({name: frame.values[name] for name in rest if name not in (labels or ())}, given.get("split"), path, asked)
     assigned = {role: name for role, name in {**given, "split": split}.items() if name} | ({"label": labels[0]} if labels else {})
-    wanted = ["text"] if asked.task == "transcription" or given.get("text") else ["label"] if asked.task == "commands" or labels else [
-        "text", "label"]
+    labelled = asked.task in ("commands", "regression") or labels
+    wanted = ["text"] if asked.task == "transcription" or given.get("text") else ["label"] if labelled else ["text", "label"]
     by_role = by_name(rest, [*("transcript" if role == "text" else role for role in wanted), "speaker", "start"],
                     {("transcript" if role == "text" else "speaker" if role == "group" else role): name for role, name in assigned.items()})
     speaker = None if asked.absent("group") else by_role.get("speaker")

@@ -11,6 +11,7 @@ from PIL import Image
 
 from pipelines.base.errors import DataError
 from pipelines.config.draft import new
+from pipelines.config.load import from_text
 from pipelines.data.check import kind_findings
 from pipelines.data.columns import facts_of
 from pipelines.data.divide import check_several
@@ -25,7 +26,7 @@ DRAW = random.Random(0)
     ([str(number % 87 + 1) for number in range(2000)], "age", "numbers"), ([str(number % 10) for number in range(300)], "label", "classes"),
     ([str(number % 100) for number in range(2000)], "label", "classes"),
     ([str(1 + number % 5) for number in range(300)], "stars", "classes"),
-    (["0", "0.3333", "0.6667", "1"] * 50, "probability", "classes"),
+    (["0", "0.3333", "0.6667", "1"] * 50, "probability", "numbers"),
     ([f"{number % 200 / 10:g}" for number in range(1000)], "score", "numbers"),
     (["grass", "sun", "grass|sun|house", "house|sun"] * 10, "label", "labels"), (["['a', 'b']", "['a']", "[]"] * 10, "label", "labels"),
     ([f"text number {number}" for number in range(100)], "label", "names"), ([f"m/{number}.png" for number in range(60)], "label", "files"),
@@ -142,9 +143,7 @@ def running(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(("domain", "make", "says"), [
-    ("nlp", numbers, r"column price holds numbers \(0 to 108\.23, 80 different\): to predict a number is not there yet"),
     ("nlp", duplicates, "question1 and question2 are pairs of texts with a class in column is_duplicate.*--text question1,question2"),
-    ("vision", ages, r"column age holds numbers \(3 to 40.*--task"), ("vision", several, r"several labels a row \(sun\|grass\)"),
     ("vision", masks, r"folders of pictures and of masks \(images and masks\)"), ("vision", coco, "boxes as COCO has them"),
     ("vision", voc, "boxes as Pascal VOC"), ("vision", yolo, "boxes as YOLO"), ("nlp", tags, "a word and its tag"),
     ("nlp", answers, "answers in passages"), ("nlp", running, "running text"),
@@ -153,6 +152,34 @@ def test_a_question_that_is_not_answered_yet_is_named_in_one_line(tmp_path, doma
     with pytest.raises(DataError, match=says) as refused:
         new(domain, make(tmp_path), encoder="none")
     assert "\n" not in str(refused.value)
+
+
+def several_marked(folder: Path) -> Path:
+    pictures(folder, ["p"], 80)
+    return table(folder / "t.csv", "file sun grass house", [(f"p/{n}.png", n % 2, n % 3 // 2, n % 5 // 4) for n in range(80)])
+
+
+def sounds(folder: Path, values: list) -> Path:
+    import soundfile
+
+    for number in range(len(values)):
+        soundfile.write(folder / f"{number}.wav", 0.1 * np.sin(np.arange(4000) * (0.1 + 0.01 * number)), 8000)
+    return table(folder / "t.csv", "audio pitch", [(f"{number}.wav", value) for number, value in enumerate(values)])
+
+
+@pytest.mark.parametrize(("domain", "make", "task", "says"), [
+    ("nlp", numbers, "nlp.regression", "Column price holds numbers (0 to 108.23, 80 different)"),
+    ("vision", ages, "vision.regression", "Column age holds numbers (3 to 40, 38 different)"),
+    ("vision", several, "vision.classification", "Column label holds several labels a row, such as sun|grass"),
+    ("vision", several_marked, "vision.classification", "3 labels"),
+    ("speech", lambda folder: sounds(folder, [number * 1.5 for number in range(40)]), "speech.regression", "Column pitch holds numbers"),
+    ("speech", lambda folder: sounds(folder, [("a", "a;b", "b", "c;b")[n % 4] for n in range(40)]), "speech.commands", "3 labels"),
+])
+def test_new_knows_which_question_a_column_asks(tmp_path, domain, make, task, says):
+    text = new(domain, make(tmp_path), encoder="none", columns={"label": "sun,grass,house"} if make is several_marked else {})
+    found = from_text(text, file="a.yaml").experiment
+    assert found.task == task and says in text and (task.endswith("regression") or found.data.labels == "many")
+    assert type(found).__name__ and found.data.validation == (0.1 if domain == "nlp" else 0.2)
 
 
 def test_a_task_that_is_named_takes_numbers_for_classes(tmp_path):

@@ -149,7 +149,7 @@ def test_a_linear_head_is_fitted_to_them_at_once(preset, tmp_path, monkeypatch):
 
 def test_the_fit_begins_where_nearly_every_moment_is_blank(preset, tmp_path, monkeypatch):
     """From even chances a word that all recordings begin with was learned as the silence before it."""
-    monkeypatch.setattr(linear_head, "minimize", lambda value, start, **_: SimpleNamespace(x=start))
+    monkeypatch.setattr("scipy.optimize.minimize", lambda value, start, **_: SimpleNamespace(x=start))
     made, _ = session(preset, tmp_path, cache="memory", merge=4, head="linear")
     made.learner.fit(silent)
     inputs, _ = made.learner.task.prepare(made.learner.train.gather(tf.range(len(made.learner.train), dtype=tf.int64)))

@@ -13,6 +13,7 @@ from pipelines.config.load import from_dict
 from pipelines.runs.folder import RunFolder
 from pipelines.serving.export import Served, export, readme
 from pipelines.serving.load import LoadedRun, load_run
+from pipelines.task.contract import Signature
 from tests import alone, finished_run
 from vision.tasks.classification import Classification
 
@@ -77,12 +78,14 @@ def test_labels_and_readme(elsewhere, exported):
 
 
 def test_the_readme_names_what_the_model_needs_and_makes_an_example_of_every_input(loaded, tmp_path):
-    class Task(type(loaded.task)):
-        needs = ("tensorflow_text",)
-        examples = {}
+    class Input(type(loaded.task.input)):
+        signature = Signature(needs=("tensorflow_text",))
 
         def raw_spec(self):
             return {**super().raw_spec(), "times": tf.TensorSpec([None, None, 3], tf.int64)}
+
+    class Task(type(loaded.task)):
+        input_class = Input
 
     signature = Served(loaded, None).signature()
     text = readme(replace(loaded, task=Task(loaded.task.experiment, loaded.task.facts)), tmp_path / "e", signature)

@@ -81,7 +81,7 @@ def test_reading_ahead_is_bounded(predictor, folder, monkeypatch):
             read += 1
             yield str(read), {"image": content}
 
-    monkeypatch.setattr(predictor.run.task, "read", endless)
+    monkeypatch.setattr(predictor.run.task.input.requests, "read", endless)
     answers = predictor.predict([])
     for _ in range(500):
         next(answers)

@@ -110,7 +110,7 @@ def test_a_training_reads_its_noise_when_it_begins_and_a_finished_run_needs_none
         facts = task(experiment).splits().facts
         (tmp_path / "gone" / "hum.wav").unlink()
         finished = task(experiment, facts)
-        assert len(finished.splits().test) and finished.prepare(finished.receive(
+        assert len(finished.splits().test) and finished.prepare(finished.input.receive(
             {"samples": tf.constant(WAVES), "length": tf.constant(LENGTHS)}))
 
 

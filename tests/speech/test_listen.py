@@ -41,6 +41,9 @@ class Pitches:
         return {"probabilities": tf.concat([shares, 1.0 - tf.reduce_sum(shares, 1, keepdims=True)], 1)}
 
 
+    input = output = property(lambda self: self)
+
+
 RUN = SimpleNamespace(task=Pitches(), model=None)
 
 

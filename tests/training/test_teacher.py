@@ -54,8 +54,8 @@ def test_training_targets_have_the_teachers_answers_and_judging_has_none(student
     np.testing.assert_allclose(targets["answered"], model(inputs, training=False), rtol=1e-4, atol=1e-5)
     outputs, own = tf.zeros([6, 10]), task.prepare(examples, **drawn)[1]
     expected = 0.25 * softened(outputs, targets["answered"], 2.0) + 0.75 * task.output.loss(outputs, own, True)
-    np.testing.assert_allclose(taught.loss(outputs, targets, True), expected, rtol=1e-5)
-    np.testing.assert_allclose(taught.scores(outputs, targets)["accuracy"], task.output.scores(outputs, own)["accuracy"])
+    np.testing.assert_allclose(taught.output.loss(outputs, targets, True), expected, rtol=1e-5)
+    np.testing.assert_allclose(taught.output.scores(outputs, targets)["accuracy"], task.output.scores(outputs, own)["accuracy"])
     assert not isinstance(taught.prepare(examples)[1], dict)
     assert np.mean(np.argmax(targets["answered"], 1) == examples["label"]) > 0.5  # it is the trained one
 

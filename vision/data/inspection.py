@@ -311,7 +311,7 @@ def _npz(path: Path) -> Seen:
             channels = 1
     own = {role_of(_split(name)): _split(name) for name in splits if _stem(name) == image}
     return Seen("npz", Counter(map(str, values.tolist())), [Header(shape[2], shape[1], channels)], own.get("validation"), own.get("test"),
-                {"image_key": image, "label_key": labels[0]})
+                {"image_key": image, "label_key": labels[0]}, label=labels[0])
 
 
 def _npz_shapes(path: Path) -> dict[str, tuple[tuple[int, ...], str]]:
