@@ -18,26 +18,29 @@ def ours(dtype: str, seconds: float) -> float:
     """Examples a second of the product's step."""
     from pipelines.config.load import load
     from pipelines.data.source import ArraySource
-    from pipelines.task.contract import Splits
+    from pipelines.task.contract import Decoding, Splits
     from pipelines.training.session import assemble
     from speech.tasks.commands import CommandTask
+    from speech.tasks.windows import Windows
 
     rng = np.random.default_rng(0)
     features, labels = rng.normal(size=[EXAMPLES, FRAMES, WIDTH]).astype(np.float32), rng.integers(0, 10, EXAMPLES)
 
-    class Precomputed(CommandTask):
+    class AsTheyAre(Windows):
         """Features as they are."""
+
+        decoding = Decoding(stored=True)
 
         def splits(self) -> Splits:
             names = [str(number) for number in range(10)]
             facts = {"classes": names, "class_counts": [1] * 10, "mean": [0.0] * WIDTH, "std": [1.0] * WIDTH}
             return Splits(ArraySource({"features": features, "label": labels.astype(np.int32)}), None, None, facts)
 
-        def decode(self, raw: Any, key: Any = None) -> Any:
-            return raw
-
         def prepare(self, examples: Any, *, keys: Any = None, seed: Any = None, epoch: Any = None) -> Any:
-            return examples["features"], examples["label"]
+            return examples["features"], {}
+
+    class Precomputed(CommandTask):
+        input_class = AsTheyAre
 
     settings = [f"train.batch_size={BATCH}", f"train.precision={dtype}", "train.ema=null", "train.devices=cpu", "augment={}",
                 "train.epochs=1000"]

@@ -151,7 +151,7 @@ def test_check_counts_the_encoder_s_own_steps(presets, tmp_path):
 
 
 def test_facts_are_checked_before_they_are_used(presets):
-    facts = commands(presets / "shine").encoder_facts
+    facts = commands(presets / "shine").input.encoder_facts
     with pytest.raises(ConfigError, match="sampling_rate is 0"):
         commands("x", facts={**facts, "converter": {"class": "MoonshineAudioConverter", "config": {"sampling_rate": 0}}})
     with pytest.raises(ConfigError, match="BertBackbone is no encoder of this version"):

@@ -150,8 +150,8 @@ def test_names_that_do_not_suit(tiny, tmp_path):
     facts = named(tiny, root).splits().facts
     for names, message in ((None, "field required"), ({**facts["names"], "first": [1]}, "2 classes"),
                            ({**facts["names"], "first": [1, 9_999]}, "no such tokens")):
-        assert message in named(tiny, root, {**facts, "names": names}).unfit()
-    assert named(tiny, root, facts).unfit() is None
+        assert message in named(tiny, root, {**facts, "names": names}).facts_error()
+    assert named(tiny, root, facts).facts_error() is None
 
 
 @pytest.mark.parametrize(("text", "message"), [
@@ -165,7 +165,7 @@ def test_settings_that_do_not_suit_the_preset(tiny, text, message):
 
 
 def test_facts_are_checked_before_they_are_used(tiny):
-    facts = commands(tiny).encoder_facts
+    facts = commands(tiny).input.encoder_facts
     broken = {**facts, "converter": {"class": "WhisperAudioConverter", "config": {**CONVERTER, "stride": 0}}}
     with pytest.raises(ConfigError, match="stride is 0"):
         commands(tiny, facts=broken)
@@ -245,4 +245,4 @@ def test_what_a_run_was_begun_with_decides_how_steps_are_merged(tiny):
     assert transcription(tiny, ", merge: 3").splits().facts["merge"] == 3
     text = f"task: speech.transcription\nmodel: {{name: pretrained, preset: {tiny}}}\ndata: {{source: synthetic}}\n"
     old = task_of(text, {name: value for name, value in facts.items() if name != "merge"})  # of before there was a choice
-    assert "merge" not in old.splits().facts and old.merge == 1 and int(old.steps(tf.constant(100))) == 50
+    assert "merge" not in old.splits().facts and old.input.merge == 1 and int(old.input.steps(tf.constant(100))) == 50

@@ -91,7 +91,7 @@ def counting(task):
         tokens = tf.where(number < inputs["frames"][:, None] // 10, 1 + number % 2, 0)
         return {"tokens": tokens, "at": tf.where(tokens > 0, number, 0), "confidence": tf.ones_like(inputs["frames"], tf.float32)}
 
-    task.answer = answer
+    task.output.answer = answer
     return run_of(task, None)
 
 

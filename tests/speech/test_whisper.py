@@ -146,7 +146,7 @@ def test_phrases_begin_and_end_with_their_time_stamps(tiny):
     assert [phrase.decode() for phrase in given["phrases"].numpy()[0]] == ["ab", "c", "c c"] and not any(given["phrases"].numpy()[1])
     np.testing.assert_allclose(given["starts"].numpy(), [[0.1, 0.5, 1.0], [-1.0] * 3], atol=1e-6)
     np.testing.assert_allclose(given["ends"].numpy(), [[0.4, -1.0, 1.2], [-1.0] * 3], atol=1e-6)
-    assert set(task.output.answers.details) < set(task.gives) and not task_of(tiny).details
+    assert set(task.output.answers.details) < set(task.output.answers.meanings) and not task_of(tiny).output.answers.details
 
 
 @pytest.mark.parametrize("tiny", ["english"], indirect=True)
