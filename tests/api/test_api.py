@@ -210,7 +210,7 @@ def test_every_domain_reads_data_in_memory(experiment, given, runs):
 
 def test_what_new_asks_for_is_named_as_a_call_has_it(tmp_path):
     table = tmp_path / "t.csv"
-    table.write_text("text,score\n" + "".join(f"words {number},{number}.5\n" for number in range(60)))
+    table.write_text("text,name\n" + "".join(f"words {number},other{number}\n" for number in range(60)))
     for given, expected in (({}, 'name it with columns["label"]'), ({"columns": {"label": "none there"}}, 'columns["label"]: '),
                             ({"task": "ranking"}, "task: nlp has no task")):
         with pytest.raises((quartet.ConfigError, quartet.DataError)) as failed:

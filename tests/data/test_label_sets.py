@@ -89,7 +89,7 @@ def test_every_form_gives_the_same_sets(form, pictures, monkeypatch):
         return
     else:
         columns = {"all": {"image": np.zeros((len(SETS), 8, 8, 3), np.uint8), "label": [list(one) for one in SETS]}}
-        monkeypatch.setattr("vision.data.sources.SOURCES.build", lambda data: columns)
+        monkeypatch.setattr("vision.data.sources.SOURCES.build", lambda data, numbers: columns)
         opened = open_data(experiment(source="npz", path="x.npz").data)
     assert stored(opened) == SETS
 

@@ -43,7 +43,7 @@ def test_a_question_that_is_not_answered_is_said_of_an_experiment(tmp_path):
     rows = [f"{text},so {text.split(',')[0]},{number % 40 / 7:.3f}" for number, (text, _) in enumerate(plain(200))]
     (tmp_path / "t.csv").write_text("sentence1,more,sentence2,score\n" + "\n".join(rows) + "\n")
     warnings = said(checked(tmp_path / "t.csv", text_key="sentence1", label_key="score"), "warning")
-    assert "the classes hold numbers (0 to 5.571, 40 different): to predict a number is not there yet" in warnings
+    assert "the classes hold numbers (0 to 5.571, 40 different): the task for numbers, called regression, predicts them" in warnings
     assert "columns sentence1 and sentence2 are pairs of texts, and sentence1 alone is read" in warnings
     assert "pairs of texts" not in said(checked(tmp_path / "t.csv", text_key=["sentence1", "sentence2"], label_key="score"))
 

@@ -17,7 +17,8 @@ def test_that_the_softmax_sees_one_devices_examples_is_said_at_the_start(micro, 
     plan = Plan(examples=64, batch=64, replicas=replicas, accumulation=1)
     session = SimpleNamespace(
         machine=SimpleNamespace(replicas=replicas, precision="float32", devices=["a"] * replicas, xla=False),
-        plan=plan, splits=SimpleNamespace(train=[1], validation=None, test=None), weights=[], tables=SimpleNamespace(tables=[]), steps=1,
+        plan=plan, splits=SimpleNamespace(train=[1], validation=None, test=None), weights=[],
+        update=SimpleNamespace(tables=SimpleNamespace(tables=[])), steps=1,
         feed=SimpleNamespace(summary="", spec={}), way=None,
         learner=SimpleNamespace(model=keras.Sequential(), task=SimpleNamespace(output=SimpleNamespace(mixes=RetrievedLists.mixes))),
         task=SimpleNamespace(output=SimpleNamespace(mixes=RetrievedLists.mixes), experiment=None), transforms=[],

@@ -1,11 +1,14 @@
 """Augmentation: against plain numpy, and pure in each example's key."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image, ImageEnhance, ImageOps
 
 from pipelines.data import order, random
+from pipelines.outputs.classes import Classes
 from vision.data import rand_augment
 from vision.data.augment import FLIP, SHIFT, augment
 from vision.settings import Augment, RandAugment
@@ -30,9 +33,12 @@ def run(images, settings, *, epoch=0, numbers=None, labels=None, step=0, classes
     numbers = tf.range(len(images), dtype=tf.int64) if numbers is None else tf.constant(numbers, tf.int64)
     labels = tf.zeros(len(images), tf.int32) if labels is None else tf.constant(labels, tf.int32)
     epoch = tf.constant(epoch, tf.int64)
-    return augment(
-        tf.constant(images), labels, settings, keys=order.example_keys(0, epoch, numbers), seed=order.step_seed(0, tf.constant(step)),
-        epoch=epoch, classes=classes, mean=MEAN)
+    augmented, changes = augment(
+        tf.constant(images), settings, keys=order.example_keys(0, epoch, numbers), seed=order.step_seed(0, tf.constant(step)), epoch=epoch,
+        mean=MEAN)
+    task = SimpleNamespace(experiment=None, input=None, facts={"classes": [str(number) for number in range(classes)]})
+    output = Classes(task)
+    return augmented, output.targets({"label": labels}, changes)["label"]
 
 
 def test_nothing_asked_changes_nothing_but_the_type(images):
