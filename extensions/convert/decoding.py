@@ -96,10 +96,10 @@ class TextDecoder(Decoder):
     def __init__(self, task: Task):
         super().__init__(task)
         experiment = self.task.experiment
+        self.many = experiment.data.labels == "many"
         if experiment.own_tokens or experiment.cutting.name not in ("hashed", "words"):
             return
         self.file = Path(texts.__file__)
-        self.many = experiment.data.labels == "many"
         self.settings = {"needs": texts.NEEDS, **experiment.cutting.model_dump(mode="json"), "many": self.many,
                          "outside": self.task.output.outside if experiment.reject else None}
         self._whole = {**self.settings, "facts": self.task.facts}

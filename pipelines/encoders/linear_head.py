@@ -203,7 +203,8 @@ def _judged(objective: "_Objective", folds: list[_Fold], weights: list[np.ndarra
         for (features, targets), counted in zip(fold.judged, fold.counted):
             outputs = objective.outputs(features, flat)
             for name, value in {"loss": task.output.loss(outputs, targets, training=False), **task.output.scores(outputs, targets)}.items():
-                totals.setdefault(name, []).append(np.asarray(value, np.float64)[counted])
+                if len(value.shape) == 1:
+                    totals.setdefault(name, []).append(np.asarray(value, np.float64)[counted])
     values = {name: np.concatenate(parts) for name, parts in totals.items()}
     means = {name: float(np.mean(each)) for name, each in values.items()}
     name, direction = task.output.watch if task.output.watch[0] in means and not by_loss else ("loss", "min")

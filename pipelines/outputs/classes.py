@@ -88,6 +88,13 @@ class Classes(Output):
 
     # ---- judging
 
+    set_scores = {"macro_f1": "max"}
+
+    def score_set(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> dict[str, float]:
+        from sklearn.metrics import f1_score
+
+        return {"macro_f1": float(f1_score(targets["label"], answers["predicted"], average="macro", zero_division=0))}
+
     @property
     def columns(self) -> list[int]:
         """Classes whose probabilities are kept for every example."""

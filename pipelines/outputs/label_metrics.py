@@ -69,6 +69,24 @@ def example_f1(given: np.ndarray, true: np.ndarray) -> np.ndarray:
     return np.where(sizes > 0, 2 * (given & true).sum(axis=1) / np.maximum(sizes, 1), 1.0)
 
 
+SET_SCORES = ("micro_f1", "macro_f1", "mean_average_precision")
+
+
+def set_scores(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """SET_SCORES as `judge_many` defines them, with the labels' best thresholds.
+
+    Args:
+        probabilities, labels: [n, classes].
+    """
+    true = labels > 0.5
+    given = probabilities >= label_thresholds(probabilities, labels).astype(np.float32)
+    sums = np.asarray(_hits_and_sizes(given, true).sum(axis=0), np.float64).reshape(1, -1)
+    hits, sizes = np.split(sums[0], 2)
+    each = [curves.precision_area(probabilities[:, label], true[:, label]) for label in np.flatnonzero(true.any(axis=0))]
+    return {"micro_f1": float(hits.sum() / max(sizes.sum(), 1.0)), "macro_f1": float(_macro_f1(sums)[0]),
+            "mean_average_precision": float(np.mean(each)) if each else 0.0}
+
+
 def judge_many(probabilities: np.ndarray, labels: np.ndarray, classes: list[str], source: Source, settings: Evaluate,
                thresholds: np.ndarray | float | None, units: Units = EXAMPLES) -> Judgement:
     """Several labels an example.

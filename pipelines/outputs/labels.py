@@ -26,6 +26,7 @@ class Labels(Output):
     """
 
     watch = ("example_f1", "max")
+    set_scores = dict.fromkeys(label_metrics.SET_SCORES, "max")
     answers = Answers(MEANINGS)
 
     @property
@@ -104,6 +105,10 @@ class Labels(Output):
                 "probabilities": probabilities}
 
     # ---- judging
+
+    def score_set(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> dict[str, float]:
+        """With the thresholds that are best for these answers, as `choose` takes them for validation."""
+        return label_metrics.set_scores(answers["probabilities"], targets["label"])
 
     def choose(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> dict[str, Any]:
         return {"thresholds": label_metrics.label_thresholds(answers["probabilities"], targets["label"]).tolist()}

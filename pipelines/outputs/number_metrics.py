@@ -94,6 +94,18 @@ def judgement(answered: Answered, targets: Sequence[dict[str, Any]], settings: E
     return result
 
 
+SET_SCORES: dict[str, Literal["max", "min"]] = {"r2": "max", "spearman": "max"}
+
+
+def set_scores(values: np.ndarray, truth: np.ndarray) -> dict[str, float]:
+    """SET_SCORES, the means of the columns [n, columns]; 0 where a column does not vary."""
+    found = []
+    for own, true in zip(values.T, truth.T):
+        known = np.isfinite(true)
+        found.append(of_column(Answered(own[known], true[known], None, None), resamples=0, units=EXAMPLES))
+    return {name: float(np.mean([one[name].value if name in one else 0.0 for one in found])) for name in SET_SCORES}
+
+
 def of_column(own: Answered, resamples: int, units: Units) -> dict[str, Metric]:
     """mae, rmse, r2, spearman and, with intervals, coverage and interval_width; those that are not defined are left out."""
     error, centred = own.values - own.truth, own.truth - own.truth.mean()

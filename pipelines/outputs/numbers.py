@@ -28,6 +28,7 @@ class Numbers(Output):
     """
 
     watch = ("mae", "min")
+    set_scores = number_metrics.SET_SCORES
 
     @property
     def names(self) -> list[str]:
@@ -146,6 +147,10 @@ class Numbers(Output):
         return tf.constant([[1.0 if len(self.names) == 1 else one["std"] for one in self.facts["targets"]]], tf.float32)
 
     # ---- judging
+
+    def score_set(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> dict[str, float]:
+        values = self.scales.numbers(tf.constant(answers["value"])).numpy().astype(np.float64)
+        return number_metrics.set_scores(values, targets[TARGET].astype(np.float64))
 
     def choose(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> dict[str, Any]:
         truth = self.scales.learned(tf.constant(targets[TARGET])).numpy()

@@ -121,4 +121,4 @@ def open_logs(work: Work, session: Session, hooked: Hooked, resumed: bool) -> No
         for split in ("train", "validation"):
             hooked.log.writers[split] = Writer(work.folder.tensorboard / split, resume_step=step, on_failure=work.voice.remark)
         with Writer(work.folder.tensorboard) as root:  # at once, so that a run can be watched by it
-            root.custom_scalars(figures.layout(session.step.score_names))
+            root.custom_scalars(figures.layout(session.step.scores.names))

@@ -28,7 +28,10 @@ def validation(session: Session) -> Evaluator | None:
     learner = session.learner
     if learner.validation is None:
         return None
-    return Evaluator(learner.task, learner.model, learner.validation, machine=session.machine, averages=session.averages, say=session.say)
+    task, model, source = learner.task, learner.model, learner.validation
+    if session.watch[0] in task.output.set_scores and not learner.answers:  # features know nothing of test-time views
+        task, model, source = session.task, session.model, session.splits.validation or source
+    return Evaluator(task, model, source, machine=session.machine, averages=session.averages, say=session.say)
 
 
 def answered(session: Session, watching: Evaluator | None) -> Condensed | None:

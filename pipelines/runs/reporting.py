@@ -84,7 +84,7 @@ def report(work: Work, session: Session, hooked: Hooked, chosen: Chosen, judgeme
             values = {key: metric.value for key, metric in metrics.items()}
             root.hparams(changed if policy.settings is None else policy.settings, values, step=loop.step,
                          name=policy.title or f"{work.call.name}/{folder.path.name}")
-            root.custom_scalars(figures.layout(session.step.score_names))
+            root.custom_scalars(figures.layout(session.step.scores.names))
     if loop.paused:
         return {"metrics": {name: metric.as_json() for name, metric in metrics.items()}, "timing": timing, "time": summary}
     if not policy.details:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -80,8 +80,14 @@ class Output(Part):
         return None
 
     def scores(self, outputs: Any, targets: Any) -> Tensors:
-        """Streamed metrics: name -> [batch] float32 whose mean over examples is the metric."""
+        """Streamed metrics: name -> [batch] float32 whose mean over examples is the metric, or [batch, sums] of one in `statistics`."""
         raise NotImplementedError
+
+    @property
+    def statistics(self) -> Mapping[str, intervals.Statistic]:
+        """Scores whose metric is no mean: name -> the metric [m] of the sums [m, sums] over examples, such as the mean of intersections by
+        unions. NumPy; the bootstrap gives m of them at once."""
+        return {}
 
     def answer(self, model: Any, inputs: Any) -> Tensors:
         """The model's answer as judged and as served: name -> [batch, ...].
@@ -115,10 +121,19 @@ class Output(Part):
         """Facts that are chosen after training by the answers for validation, such as a threshold. They are saved with the model."""
         return {}
 
+    set_scores: Mapping[str, Literal["max", "min"]] = {}  # the metrics of `score_set`, and whether more or less is better
+
+    def score_set(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> dict[str, float]:
+        """Metrics of a whole split that are no function of sums over examples, such as mAP: all of `set_scores`, from condensed answers.
+
+        Computed at each validation where train.watch, or `watch` itself, names one of them.
+        """
+        return {}
+
     def judge(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], source: Source) -> Judgement:
         """Everything the report says about one split. Rows of answers and targets, condensed, are in the order of `source`.
 
-        By default the mean of each of `scores`, with its interval, and a table of answers and targets; `answer` and `condense` must then
+        By default the metric of each of `scores`, with its interval, and a table of answers and targets; `answer` and `condense` must then
         leave the model's outputs as they are.
         """
         import tensorflow as tf
@@ -127,7 +142,9 @@ class Output(Part):
         outputs = alone(answers) if "answer" in answers else dict(answers)
         scores = self.scores(tf.nest.map_structure(tf.constant, outputs), tf.nest.map_structure(tf.constant, alone(targets)))
         values = {name: np.asarray(score) for name, score in scores.items()}
-        metrics = {name: intervals.mean(each, resamples=self.experiment.evaluate.bootstrap, units=units) for name, each in values.items()}
+        how: Any = {"resamples": self.experiment.evaluate.bootstrap, "units": units}
+        metrics = {name: intervals.interval(each, self.statistics[name], **how) if name in self.statistics else intervals.mean(each, **how)
+                   for name, each in values.items()}
         flat = {name: value.reshape(len(value)) for name, value in {**targets, **answers, **values}.items() if value.size == len(value)}
         names = [source.name(number) for number in range(len(source))]
         return Judgement(metrics, units=units, predictions={"example": names, **flat}, notes=units.notes())

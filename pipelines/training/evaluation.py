@@ -3,7 +3,7 @@
 Results come to the host batch by batch, so that the device holds those of two batches at most.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import keras
@@ -20,8 +20,15 @@ from pipelines.machine.compiling import constant
 from pipelines.machine.devices import Machine
 from pipelines.task.contract import Condensed, Task
 from pipelines.task.own_metrics import own_scores
+from pipelines.training.totals import metric_of
 
 Arrays = dict[str, np.ndarray]
+
+
+def watched(task: Task) -> str:
+    """The name of the validation metric that the best weights follow."""
+    name: str = task.experiment.train.watch or task.output.watch[0]
+    return name.removeprefix("validation/")
 
 
 class Evaluator:
@@ -43,6 +50,7 @@ class Evaluator:
         self.averages = {id(variable): average for variable, average in averages}
         self.task, self.model, self.source, self.machine = task, model, source, machine
         experiment = task.experiment
+        self.sets = watched(task) in task.output.set_scores  # then `scores` keeps all answers
         batch = min(batch or experiment.evaluate.batch_size or max(256, experiment.train.batch_size), len(source))
         batch += -batch % machine.replicas
         self.plan = order.Plan(len(source), batch, machine.replicas)
@@ -56,22 +64,29 @@ class Evaluator:
         self._outputs = constant(model, machine.devices) if fixed else lambda inputs: model(inputs, training=False)
 
     def scores(self, stop: Callable[[], bool] = lambda: False) -> dict[str, float] | None:
-        """Mean of the loss and of each score over all examples; quick, for the end of an epoch. With the averages, if any.
+        """The loss and the metric of each score over all examples; quick, for the end of an epoch. With the averages, if any.
 
         Args:
             stop: asked before each batch; once it says yes, nothing is returned.
         """
-        parts = self._collect(self._scores, stop)
+        parts = self._collect(self._scores, stop, keep=self._scored_and_condensed)
         if parts is None:
             return None
-        averaged = dict.fromkeys(parts, np.mean) | {one.name: np.nanmean for one in self.task.experiment.evaluate.metrics}
-        means = {name: float(averaged[name](values, dtype=np.float64)) for name, values in parts.items()}
-        agreed: dict[str, float] = self.machine.group.of_chief(means)
+        output, own = self.task.output, {one.name for one in self.task.experiment.evaluate.metrics}
+        statistics, metrics = output.statistics, dict[str, float]()
+        for name in (name for name in parts if "/" not in name):
+            if name in statistics:
+                metrics[name] = metric_of(parts[name].sum(0, dtype=np.float64), len(parts[name]), statistics[name])
+            else:
+                metrics[name] = float((np.nanmean if name in own else np.mean)(parts[name], dtype=np.float64))
+        if self.sets and self.machine.group.chief:
+            metrics |= output.score_set(*_sides(parts))
+        agreed: dict[str, float] = self.machine.group.of_chief(metrics)
         return agreed
 
     def each(self) -> Arrays:
         """The loss and the scores of each example, name -> [examples], in the order of the source."""
-        return self._collect(self._scores) or {}
+        return {name: values for name, values in (self._collect(self._scores) or {}).items() if "/" not in name}
 
     def answers(self) -> Condensed:
         """(answers, targets), each name -> array [examples, ...] in the order of the source, as served and whole: for few classes."""
@@ -88,7 +103,7 @@ class Evaluator:
         def replica_step(step: tf.Tensor, examples: Any) -> dict:
             examples = self._examples(step, examples)
             inputs, _ = self._prepare(examples)
-            return {"answer/features": function(inputs), **{f"target/{k}": v for k, v in self.task.output.targets(examples).items()}}
+            return _named({"features": function(inputs)}, self.task.output.targets(examples))
 
         def run(step: tf.Tensor, iterator: Any) -> Any:
             return self.machine.strategy.run(replica_step, args=(step, self._next(iterator)))
@@ -96,10 +111,14 @@ class Evaluator:
         answers, targets = _sides(self._collect(tf.function(run, autograph=False)) or {})
         return answers["features"], targets
 
+    def _scored_and_condensed(self, arrays: Arrays) -> Arrays:
+        scored = {name: value for name, value in arrays.items() if "/" not in name}
+        return scored | self._condensed(arrays) if self.sets else scored
+
     def _condensed(self, arrays: Arrays) -> Arrays:
         answers, targets = self.task.output.condense(*_sides(arrays))
         own = {name: value for name, value in arrays.items() if name.startswith("own/")}
-        return {**{f"answer/{k}": v for k, v in answers.items()}, **{f"target/{k}": v for k, v in targets.items()}, **own}
+        return _named(answers, targets) | own
 
     def _collect(self, step_function: Any, stop: Callable[[], bool] = lambda: False,
                  keep: Callable[[Arrays], Arrays] = dict) -> Arrays | None:
@@ -145,10 +164,15 @@ class Evaluator:
 
     def _score_step(self, step: tf.Tensor, iterator: Any) -> Any:
         def replica_step(examples: Any) -> dict:
-            inputs, targets = self._prepare(self._examples(step, examples))
+            examples, output = self._examples(step, examples), self.task.output
+            inputs, targets = self._prepare(examples)
             outputs = self._averaged(inputs)
-            return {"loss": self.task.output.loss(outputs, targets, training=False), **self.task.output.scores(outputs, targets),
-                    **own_scores(self.task, outputs, targets)}
+            scores = {"loss": output.loss(outputs, targets, training=False), **output.scores(outputs, targets),
+                      **own_scores(self.task, outputs, targets)}
+            if not self.sets:
+                return scores
+            answers = output.answer(lambda x: outputs if x is inputs else self._averaged(x), inputs)
+            return scores | _named(answers, output.targets(examples))
 
         return self.machine.strategy.run(replica_step, args=(self._next(iterator),))
 
@@ -164,8 +188,7 @@ class Evaluator:
 
             answers, targets = self.task.output.answer(model, inputs), self.task.output.targets(examples)
             own = own_scores(self.task, outputs[0], learned) if self.task.experiment.evaluate.metrics else {}
-            return {**{f"answer/{k}": v for k, v in answers.items()}, **{f"target/{k}": v for k, v in targets.items()},
-                    **{f"own/{k}": v for k, v in own.items()}}
+            return _named(answers, targets) | {f"own/{k}": v for k, v in own.items()}
 
         return self.machine.strategy.run(replica_step, args=(self._next(iterator),))
 
@@ -190,6 +213,11 @@ def _interleaved(parts: list[np.ndarray], steps: int) -> np.ndarray:
     every = joined(parts)
     by_host = every.reshape(len(parts), steps, len(every) // (len(parts) * steps), *every.shape[1:])
     return by_host.swapaxes(0, 1).reshape(every.shape)
+
+
+def _named(answers: Mapping[str, Any], targets: Mapping[str, Any]) -> dict[str, Any]:
+    """Both in one, under `answer/` and `target/`."""
+    return {**{f"answer/{name}": value for name, value in answers.items()}, **{f"target/{name}": value for name, value in targets.items()}}
 
 
 def _sides(arrays: Arrays) -> Condensed:

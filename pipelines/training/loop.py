@@ -14,7 +14,6 @@ from pipelines.base.stored import Record
 from pipelines.data.order import Plan
 from pipelines.data.reasons import reason
 from pipelines.training.step import Carry, Step
-from pipelines.training.totals import means
 
 if TYPE_CHECKING:
     from pipelines.training.meter import Meter
@@ -171,8 +170,8 @@ class Loop:
             self.seconds_before, self._started = self.seconds, None
 
     def train_metrics(self) -> dict[str, float]:
-        """Mean loss and scores over the epoch so far, as training saw them (augmented, with dropout)."""
-        return means(self.carry.totals.numpy(), self.run_steps.score_names)
+        """Loss and scores over the epoch so far, as training saw them (augmented, with dropout)."""
+        return self.run_steps.scores.metrics(self.carry.totals.numpy())
 
     def _rest(self) -> None:
         """What follows a call of some steps: at the end of an epoch its evaluation, and then the checkpoint."""

@@ -27,7 +27,7 @@ from pipelines.training import other_run, precision_probe, transform
 from pipelines.training.embedding_tables import in_main_memory
 from pipelines.training.hooks.freezing import GradualUnfreeze, Unfreeze
 from pipelines.training.loop import Hook
-from pipelines.training.totals import find_scores
+from pipelines.training.totals import ScoreSums, find_scores
 from pipelines.training.transform import Kept, Transform
 from pipelines.training.weight_limits import bounded
 
@@ -50,7 +50,7 @@ class Prepared:
     model: keras.Model
     way: Finetune | None
     freezing: list[Hook]
-    score_names: list[str]
+    scores: ScoreSums
     watch: tuple[str, str]
     others: dict[str, keras.Model]
     transforms: list[Transform]
@@ -104,12 +104,12 @@ def prepare(
         if isinstance(way, Gradual):
             freezing.append(GradualUnfreeze(way, model))
     # what is wrong whatever the data is reported before they are all decoded
-    score_names = find_scores(task, model, spec)
-    own = check_own_metrics(task, model, splits, score_names)
+    scores = find_scores(task, model, spec)
+    own = check_own_metrics(task, model, splits, scores.names)
     for one in transforms:
         one.check(task, model, machine)
-    watch = find_watch(train, task, [*score_names, *own], splits)
-    return Prepared(task, splits, machine, plan, model, way, freezing, score_names, watch, others, transforms)
+    watch = find_watch(train, task, [*scores.names, *own], splits)
+    return Prepared(task, splits, machine, plan, model, way, freezing, scores, watch, others, transforms)
 
 
 def divide_data(task: Task, kept: Kept) -> tuple[Splits, list[Transform]]:
@@ -196,12 +196,13 @@ def find_watch(train: Train, task: Task, scores: list[str], splits: Splits) -> t
     name = train.watch.removeprefix("validation/")
     if name == own[0]:  # also where validation alone has it
         return own
-    known = ["loss", *scores]
+    sets = task.output.set_scores
+    known = ["loss", *scores, *sets]
     if name not in known:
         near = get_close_matches(name, known, 1)
         raise ConfigError(f"train.watch: {train.watch!r} is no metric of this task{f'; did you mean {near[0]}?' if near else ''} "
                           f"(there are: {', '.join(known)})")
-    direction = better(name)
+    direction = sets.get(name) or better(name)
     if direction is None:
         raise ConfigError(f"train.watch: whether more or less of {name} is better is not known; declare it (pipelines.base.metric_kinds)")
     return name, direction

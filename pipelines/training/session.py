@@ -136,7 +136,7 @@ def assemble(experiment: Experiment, task_class: type[Task], *, precision: str |
     update = build_update(begun, learner, steps)
     feed, shown = build_feeds(begun, learner)
     step = Step(task=learner.task, chain=update.chain, tables=update.tables, machine=begun.machine, feed=feed, train=experiment.train,
-                score_names=begun.score_names)
+                scores=begun.scores)
     return Session(**vars(begun), learner=learner, steps=steps, update=update, feed=feed, shown=shown, step=step, start=start, say=say)
 
 

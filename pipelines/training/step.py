@@ -22,12 +22,13 @@ from pipelines.task.contract import Task
 from pipelines.training.chain import Chain, Replica, Sums
 from pipelines.training.embedding_tables import TableOptimizer, recorded
 from pipelines.training.moving_statistics import is_statistic, norms, of_this_batch_alone
+from pipelines.training.totals import ScoreSums
 
 
 class Carry(NamedTuple):
     """What goes from step to step besides the variables; all of it is saved with a checkpoint."""
 
-    totals: tf.Tensor  # [2 + scores] float64: sum of loss, of weights, of each score, since the epoch began
+    totals: tf.Tensor  # [2 + columns] float64: sum of loss, of weights, of each score's columns, since the epoch began
     loss: tf.Tensor  # float32: mean loss of the last step
     gradient_norm: tf.Tensor  # float32: global norm of the last step's gradient, before clipping
     finite: tf.Tensor  # bool: False stops the loop
@@ -38,9 +39,9 @@ class Step:
     """Runs training steps; holds nothing that changes but compiled functions. The chain's model is built under `machine.strategy`."""
 
     def __init__(self, *, task: Task, chain: Chain, tables: TableOptimizer, machine: Machine, feed: Feed, train: Train,
-                 score_names: list[str]):
+                 scores: ScoreSums):
         self.task, self.chain, self.tables, self.machine, self.feed, self.train = task, chain, tables, machine, feed, train
-        self.model, self.plan, self.score_names = chain.model, feed.plan, score_names
+        self.model, self.plan, self.scores = chain.model, feed.plan, scores
         self.norms = norms(chain.model)
         self.retrace()
 
@@ -57,7 +58,7 @@ class Step:
     def fresh(self) -> Carry:
         """The carry at step 0."""
         zero = tf.constant(0.0)
-        return Carry(tf.zeros([2 + len(self.score_names)], tf.float64), zero, zero, tf.constant(True), tf.constant(0.0, tf.float64))
+        return Carry(tf.zeros([self.scores.size()], tf.float64), zero, zero, tf.constant(True), tf.constant(0.0, tf.float64))
 
     def __call__(self, iterator: Any, start: int, count: int, carry: Carry) -> tuple[int, Carry]:
         """Runs up to `count` steps from step `start`; fewer where a loss is not finite. Returns (next step, carry)."""
@@ -133,9 +134,8 @@ class Step:
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
         statistics = {number: tf.convert_to_tensor(new) for number, (variable, old, new) in enumerate(zip(variables, before, after))
                       if new is not old and is_statistic(variable)}
-        scores = self.task.output.scores(outputs, targets)
-        scored = (tf.reduce_sum(tf.cast(scores[name], tf.float32) * mask) for name in self.score_names)
-        totals = tf.stack([total, tf.reduce_sum(mask), *scored])
+        scored = self.scores.summed(self.task.output.scores(outputs, targets), mask)
+        totals = tf.concat([tf.stack([total, tf.reduce_sum(mask)]), *scored], 0)
         return Sums(gradients[:len(weights)], statistics, totals, lookups.gradients(self.tables.tables, gradients[len(weights):]))
 
     def _checked_and_applied(self, step: tf.Tensor, sums: Sums, carry: Carry) -> Carry:

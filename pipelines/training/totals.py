@@ -1,31 +1,79 @@
-"""The sums from which an epoch's metrics are computed: [2 + scores], of the loss, of weights (1 or 0), of each score."""
+"""The sums from which an epoch's metrics are computed: of the loss, of weights (1 or 0), of the columns of each score."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
+from pipelines.base.errors import ConfigError
 from pipelines.task.contract import Task
+from pipelines.task.intervals import Statistic
+
+
+@dataclass(frozen=True)
+class ScoreSums:
+    """How the scores of a task stand among the totals, [2 + columns].
+
+    Attributes:
+        columns: name -> how many sums a score has.
+        statistics: name -> what its metric is of the sums; of any other score the metric is the mean of its one column.
+    """
+
+    columns: Mapping[str, int]
+    statistics: Mapping[str, Statistic] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.columns)
+
+    def size(self) -> int:
+        """Of the totals."""
+        return 2 + sum(self.columns.values())
+
+    def summed(self, scores: Mapping[str, tf.Tensor], mask: tf.Tensor) -> list[tf.Tensor]:
+        """Of each score the sums over the examples that the mask [batch] counts, [columns] float32; in graph."""
+        each = (tf.reshape(tf.cast(scores[name], tf.float32), [-1, width]) for name, width in self.columns.items())
+        return [tf.reduce_sum(values * mask[:, None], 0) for values in each]
+
+    def metrics(self, totals: np.ndarray) -> dict[str, float]:
+        """The mean loss and the metrics of all scores, from totals."""
+        count = max(float(totals[1]), 1.0)
+        found, place = {"loss": float(totals[0]) / count}, 2
+        for name, width in self.columns.items():
+            found[name] = metric_of(totals[place:place + width], count, self.statistics.get(name))
+            place += width
+        return found
+
+
+def metric_of(sums: np.ndarray, count: float, statistic: Statistic | None) -> float:
+    """The metric of a score whose sums over `count` examples are [columns]."""
+    return float(statistic(np.asarray(sums, np.float64)[None])[0] if statistic else sums[0] / count)
 
 
 def find_scores(task: Task, model: keras.Model, spec: Mapping[str, tf.TensorSpec],
-                scored: Callable[[Any, Any], Mapping[str, tf.Tensor]] | None = None) -> list[str]:
-    """The names of the task's scores, from a trace on symbols (nothing is computed).
+                scored: Callable[[Any, Any], Mapping[str, tf.Tensor]] | None = None) -> ScoreSums:
+    """The task's scores, from a trace on symbols (nothing is computed).
 
     Args:
         spec: name -> spec of one decoded example.
         scored: (outputs, targets) -> scores; None for the task's own.
+
+    Raises:
+        ConfigError: a score is neither a number for each example nor sums that the output has a statistic of.
     """
     def scores(examples: Any) -> dict:
         inputs, targets = task.prepare(examples)
         return dict((scored or task.output.scores)(model(inputs, training=False), targets))
 
     one = {key: tf.TensorSpec([1, *value.shape], value.dtype) for key, value in spec.items()}
-    return list(tf.function(scores, autograph=False).get_concrete_function(one).structured_outputs)
-
-
-def means(totals: Any, score_names: Sequence[str]) -> dict[str, float]:
-    """Totals into their means."""
-    count = max(float(totals[1]), 1.0)
-    return {"loss": float(totals[0]) / count, **{name: float(value) / count for name, value in zip(score_names, totals[2:])}}
+    shapes = {name: value.shape for name, value in
+              tf.function(scores, autograph=False).get_concrete_function(one).structured_outputs.items()}
+    statistics = dict(task.output.statistics)
+    for name, shape in shapes.items():
+        if shape.rank != (2 if name in statistics else 1):
+            raise ConfigError(f"{task.experiment.task}: the score {name} has the shape {shape}; it must be [batch], a number for each "
+                              "example whose mean is the metric, or [batch, sums] with the metric of the sums in Output.statistics")
+    return ScoreSums({name: int(shape[1]) if shape.rank == 2 else 1 for name, shape in shapes.items()}, statistics)

@@ -77,10 +77,10 @@ def attempt(experiment: Experiment, judged: int, seconds: float, say: Callable[[
         variable.assign(average.value)
     session.task.refit(session.model)
     numbers = choose(judged, count=len(held), seed=experiment.data.split_seed, purpose="race", labels=held.labels)
-    values = _evaluator(session, numbers).each()
+    values = {name: each for name, each in _evaluator(session, numbers).each().items() if each.ndim == 1}  # not sums of a whole split
     metric, direction = session.task.output.watch
     if metric not in values:
-        metric = next(name for name in (*session.step.score_names, "loss") if name in values)
+        metric = next(name for name in (*session.step.scores.names, "loss") if name in values)
         direction = better(metric) or "min"
     names = tuple(held.name(int(number)) for number in numbers)
     groups = held.groups[numbers] if held.groups is not None else None

@@ -94,7 +94,7 @@ def survey(order: Mapping[str, Any]) -> dict[str, Any]:
     numbers = np.unique(np.linspace(0, len(validation) - 1, min(len(validation), SURVEYED)).astype(np.int64))
     source = validation if len(numbers) == len(validation) else validation.subset(numbers)
     one = Evaluator(session.task, session.model, source, machine=session.machine)
-    streamed = ["loss", *session.step.score_names, *(one.name for one in experiment.evaluate.metrics)]
+    streamed = ["loss", *session.step.scores.names, *(one.name for one in experiment.evaluate.metrics)]
     judged: list[str] | None
     try:
         answers, targets = one.judged()

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from pipelines.training.hooks.log import Log
+from pipelines.training.totals import ScoreSums
 
 SIZES = [64, 64, 14] * 2  # examples of each step, two epochs of 142
 
@@ -19,7 +20,7 @@ def logged(every: int, sizes: list[int] = SIZES, epoch: int = 3) -> list[dict]:
         step=0, epoch=0, seconds=0.0, epoch_metrics={}, train_metrics=dict, meter=SimpleNamespace(
             summary=lambda: {"examples_per_second": 1.0}, part=lambda name: contextlib.nullcontext()),
         plan=SimpleNamespace(steps_per_epoch=epoch, usual=64, examples=sum(sizes[:epoch])), carry=None,
-        run_steps=SimpleNamespace(score_names=[], chain=SimpleNamespace(row=lambda step: {"learning_rate": 0.1}),
+        run_steps=SimpleNamespace(scores=ScoreSums({}), chain=SimpleNamespace(row=lambda step: {"learning_rate": 0.1}),
                                   machine=SimpleNamespace(precision="float32", devices=())))
     progress = SimpleNamespace(update=lambda *_: None, epoch_line=lambda *_: None)
     log = Log(every=every, log=SimpleNamespace(append=rows.append), writers={}, progress=progress)

@@ -10,13 +10,12 @@ import tensorflow as tf
 from pipelines.base.files import why
 from pipelines.base.stored import Record
 from pipelines.training.loop import Hook, Loop
-from pipelines.training.totals import means
 
 
 class Log(Hook):
     """A line in metrics.jsonl, TensorBoard and the terminal every `every` steps, and one for each epoch.
 
-    A line's loss and scores are means over the examples since the line before, of the epoch before, too. Where these are less than half of
+    A line's loss and scores are of the examples since the line before, of the epoch before, too. Where these are less than half of
     what so many steps usually have, as after the few that are left over at the end of an epoch, they wait for the next line.
     """
 
@@ -53,7 +52,7 @@ class Log(Hook):
         since = totals - np.asarray(self.totals)
         if since[1] < self.every * loop.plan.examples / loop.plan.steps_per_epoch / 2:
             return
-        recent = means(since, loop.run_steps.score_names)
+        recent = loop.run_steps.scores.metrics(since)
         seconds = max(time.perf_counter() - self._when, 1e-9)
         rate = (loop.step - self._step) * loop.plan.usual / seconds
         waited = float(loop.carry.waited) - self._waited

@@ -1,0 +1,104 @@
+"""Metrics that are no means over examples: of sums with a statistic, and of all answers of a split; watched like any other."""
+
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from sklearn.metrics import f1_score
+
+from pipelines.base.errors import ConfigError
+from pipelines.base.metric_kinds import better
+from pipelines.training.evaluation import Evaluator
+from pipelines.training.session import assemble
+from tests.training.toy import CLASSES, ToyOutput, ToyTask, experiment
+
+
+def macro_f1(sums):
+    right, given, true = np.split(sums, 3, -1)
+    return np.mean(2 * right / np.maximum(given + true, 1), -1)
+
+
+class SetOutput(ToyOutput):
+    set_scores = {"worst_class": "max"}
+
+    @property
+    def statistics(self):
+        return {"macro_f1": macro_f1}
+
+    def scores(self, outputs, targets):
+        given, true = tf.one_hot(tf.argmax(outputs, -1), CLASSES), tf.one_hot(targets, CLASSES)
+        return {**super().scores(outputs, targets), "macro_f1": tf.concat([given * true, given, true], -1)}
+
+    def condense(self, answers, targets):
+        return {"predicted": answers["probabilities"].argmax(-1)}, targets
+
+    def score_set(self, answers, targets):
+        right = answers["predicted"] == targets["label"]
+        return {"worst_class": min(float(right[targets["label"] == label].mean()) for label in range(CLASSES))}
+
+    def judge(self, answers, targets, source):
+        one_hot = np.eye(CLASSES)[answers["predicted"]]
+        return super().judge({"probabilities": one_hot}, targets, source)
+
+
+class SetTask(ToyTask):
+    output_class = SetOutput
+
+
+def answered(session):
+    """(predicted, true) of validation, by the model alone."""
+    source = session.splits.validation
+    images, labels = (source.arrays[name] for name in ("image", "label"))
+    return session.model(images, training=False).numpy().argmax(-1), labels
+
+
+@pytest.mark.parametrize("batch", [16, 77])
+def test_a_score_of_sums_is_that_of_the_whole_split(batch):
+    session = assemble(experiment(train={"watch": "macro_f1"}), SetTask)
+    scores = Evaluator(session.task, session.model, session.splits.validation, machine=session.machine, batch=batch).scores()
+    predicted, true = answered(session)
+    assert scores["macro_f1"] == pytest.approx(f1_score(true, predicted, average="macro", labels=range(CLASSES), zero_division=0))
+    assert "worst_class" not in scores  # nobody watches it
+
+
+def test_a_score_of_all_answers_is_there_where_it_is_watched():
+    session = assemble(experiment(train={"watch": "validation/worst_class"}), SetTask)
+    assert session.watch == ("worst_class", "max")
+    evaluator = Evaluator(session.task, session.model, session.splits.validation, machine=session.machine, batch=16)
+    predicted, true = answered(session)
+    expected = min((predicted == true)[true == label].mean() for label in range(CLASSES))
+    assert evaluator.scores()["worst_class"] == pytest.approx(expected)
+    assert set(evaluator.each()) == {"loss", "accuracy", "macro_f1"}
+
+
+def test_training_sums_them_too_and_the_averages_are_what_is_scored():
+    session = assemble(experiment(train={"watch": "worst_class", "ema": 0.5}), SetTask)
+    session.initialise()
+    carry = session.step(session.feed.iterator(0, 2), 0, 2, session.step.fresh())[1]
+    metrics = session.step.scores.metrics(carry.totals.numpy())
+    assert 0.0 <= metrics["macro_f1"] <= 1.0 and carry.totals.shape == [2 + 1 + 3 * CLASSES]
+    for variable, average in session.averages:
+        average.assign(tf.zeros_like(average.value))
+    source = session.splits.validation
+    one = Evaluator(session.task, session.model, source, machine=session.machine, averages=session.averages).scores()
+    first = source.arrays["label"] == 0  # of equal outputs the first class is given
+    assert one["accuracy"] == pytest.approx(first.mean()) and one["worst_class"] == 0.0
+
+
+def test_a_score_of_another_shape_is_an_error():
+    class Wrong(SetOutput):
+        statistics = {}
+
+    class WrongTask(ToyTask):
+        output_class = Wrong
+
+    with pytest.raises(ConfigError, match=r"macro_f1 has the shape \(1, 15\).*Output.statistics"):
+        assemble(experiment(), WrongTask)
+
+
+def test_unknown_directions_are_asked_for():
+    assert better("worst_class") is None  # its output says what is better
+    with pytest.raises(ConfigError, match=r"worst_clas.*did you mean worst_class"):
+        assemble(experiment(train={"watch": "worst_clas"}), SetTask)
+
+
