@@ -82,7 +82,7 @@ def set_scores(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float
     given = probabilities >= label_thresholds(probabilities, labels).astype(np.float32)
     sums = np.asarray(_hits_and_sizes(given, true).sum(axis=0), np.float64).reshape(1, -1)
     hits, sizes = np.split(sums[0], 2)
-    each = [curves.precision_area(probabilities[:, label], true[:, label]) for label in np.flatnonzero(true.any(axis=0))]
+    each = [curves.precision_area(probabilities[:, label], true[:, label]) or 0.0 for label in np.flatnonzero(true.any(axis=0))]
     return {"micro_f1": float(hits.sum() / max(sizes.sum(), 1.0)), "macro_f1": float(_macro_f1(sums)[0]),
             "mean_average_precision": float(np.mean(each)) if each else 0.0}
 

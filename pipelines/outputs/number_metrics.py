@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -100,28 +100,37 @@ SET_SCORES: dict[str, Literal["max", "min"]] = {"r2": "max", "spearman": "max"}
 def set_scores(values: np.ndarray, truth: np.ndarray) -> dict[str, float]:
     """SET_SCORES, the means of the columns [n, columns]; 0 where a column does not vary."""
     found = []
-    for own, true in zip(values.T, truth.T):
+    for column, true in zip(values.T, truth.T):
         known = np.isfinite(true)
-        found.append(of_column(Answered(own[known], true[known], None, None), resamples=0, units=EXAMPLES))
-    return {name: float(np.mean([one[name].value if name in one else 0.0 for one in found])) for name in SET_SCORES}
+        own, true = column[known], true[known]
+        if not len(own):
+            found.append([np.nan] * len(SET_SCORES))
+            continue
+        found.append([_r2(_sums(own, true).sum(0)[None])[0], rank_correlation(own, true, np.ones((1, len(own))))[0]])
+    return dict(zip(SET_SCORES, np.nan_to_num(found).mean(0).tolist()))
 
 
 def of_column(own: Answered, resamples: int, units: Units) -> dict[str, Metric]:
     """mae, rmse, r2, spearman and, with intervals, coverage and interval_width; those that are not defined are left out."""
-    error, centred = own.values - own.truth, own.truth - own.truth.mean()
-    table = np.stack([np.ones_like(error), np.abs(error), error**2, centred, centred**2], 1)
+    table = _sums(own.values, own.truth)
     statistics: dict[str, intervals.Statistic] = {
         "mae": lambda sums: sums[:, 1] / sums[:, 0], "rmse": lambda sums: np.sqrt(sums[:, 2] / sums[:, 0]), "r2": _r2}
     total = table.sum(0)[None]
     drawn = intervals.resampled(table, statistics, resamples=resamples, units=units)
-    metrics = {name: intervals.measured(float(statistic(total)[0]), drawn[name], len(error), units)
+    metrics = {name: intervals.measured(float(statistic(total)[0]), drawn[name], len(table), units)
                for name, statistic in statistics.items()}
-    metrics["spearman"] = intervals.resampled_by_counts(lambda counts: rank_correlation(own.values, own.truth, counts), len(error),
+    metrics["spearman"] = intervals.resampled_by_counts(lambda counts: rank_correlation(own.values, own.truth, counts), len(table),
                                                         resamples=min(resamples, RANKED), width=4, units=units)
     if own.low is not None and own.high is not None:
         metrics["coverage"] = intervals.share(own.inside, resamples=resamples, units=units)
         metrics["interval_width"] = intervals.mean(own.high - own.low, resamples=resamples, units=units)
     return {name: metric for name, metric in metrics.items() if np.isfinite(metric.value)}
+
+
+def _sums(values: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """[n, 5]: 1, absolute and squared error, distance of the truth to its mean, and its square."""
+    error, centred = values - truth, truth - truth.mean()
+    return np.stack([np.ones_like(error), np.abs(error), error**2, centred, centred**2], 1)
 
 
 def _r2(sums: np.ndarray) -> np.ndarray:

@@ -94,7 +94,8 @@ def survey(order: Mapping[str, Any]) -> dict[str, Any]:
     numbers = np.unique(np.linspace(0, len(validation) - 1, min(len(validation), SURVEYED)).astype(np.int64))
     source = validation if len(numbers) == len(validation) else validation.subset(numbers)
     one = Evaluator(session.task, session.model, source, machine=session.machine)
-    streamed = ["loss", *session.step.scores.names, *(one.name for one in experiment.evaluate.metrics)]
+    own = [one.name for one in experiment.evaluate.metrics]
+    streamed = list(dict.fromkeys(["loss", *session.step.scores.names, *own, session.watch[0]]))
     judged: list[str] | None
     try:
         answers, targets = one.judged()

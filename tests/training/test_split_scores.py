@@ -77,7 +77,7 @@ def test_training_sums_them_too_and_the_averages_are_what_is_scored():
     carry = session.step(session.feed.iterator(0, 2), 0, 2, session.step.fresh())[1]
     metrics = session.step.scores.metrics(carry.totals.numpy())
     assert 0.0 <= metrics["macro_f1"] <= 1.0 and carry.totals.shape == [2 + 1 + 3 * CLASSES]
-    for variable, average in session.averages:
+    for _, average in session.averages:
         average.assign(tf.zeros_like(average.value))
     source = session.splits.validation
     one = Evaluator(session.task, session.model, source, machine=session.machine, averages=session.averages).scores()
