@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from pipelines.base.errors import DataError
 from pipelines.config.doors import PROTOCOLS
+from pipelines.serving.answerer import Answerer
 from pipelines.serving.options import Options
 from pipelines.serving.output import Prediction
 from pipelines.serving.protocol import ServerProtocol
@@ -35,15 +36,15 @@ def check_protocol(protocol: type[ServerProtocol], headers: dict[str, str] | Non
     assert any(entry.load() is protocol for entry in PROTOCOLS.entries()), f"{name} is not registered"
     body = json.dumps({"inputs": [1, 2.5, "three"]}).encode()
     with _running([]) as (port, _):
-        plain = _ask(port, "POST", "/predict", body)
+        plain = ask(port, "POST", "/predict", body)
     with _running([protocol()]) as (port, routes):
-        assert _ask(port, "POST", "/predict", body, headers) == plain, f"{name} changes what /predict answers"
+        assert ask(port, "POST", "/predict", body, headers) == plain, f"{name} changes what /predict answers"
         for path, methods in routes:
             for method in methods:
                 for sent in BROKEN:
-                    status, _ = _ask(port, method, path.format(model="doubling", version=1), sent, headers)
+                    status, _ = ask(port, method, path.format(model="doubling", version=1), sent, headers)
                     assert 100 <= status != 500, f"{name}: {method} {path} fails with what is broken"
-        assert _ask(port, "GET", "/health/live", b"", headers)[0] == 200, f"{name}: the server does not live on"
+        assert ask(port, "GET", "/health/live", b"", headers)[0] == 200, f"{name}: the server does not live on"
 
 
 class _Doubling:
@@ -79,7 +80,7 @@ class _Doubling:
 
 
 @contextmanager
-def _running(protocols: list[ServerProtocol]) -> Iterator[tuple[int, list[tuple[str, list[str]]]]]:
+def _running(protocols: list[ServerProtocol], model: Answerer | None = None) -> Iterator[tuple[int, list[tuple[str, list[str]]]]]:
     """The port of a server in a thread, and the paths of its routes with their methods."""
     from pipelines.serving.http.running import Server, make_site
 
@@ -87,7 +88,7 @@ def _running(protocols: list[ServerProtocol]) -> Iterator[tuple[int, list[tuple[
     for protocol in protocols:
         options = protocol.prepare(options)
     site = make_site(options, [], lambda folder: _Doubling(), print)
-    site.models.add("doubling", 1, _Doubling())
+    site.models.add("doubling", 1, model or _Doubling())
     started = threading.Event()
     server = Server(site, protocols, started.set)
     with bind("127.0.0.1", 0) as bound:
@@ -103,7 +104,15 @@ def _running(protocols: list[ServerProtocol]) -> Iterator[tuple[int, list[tuple[
         assert not thread.is_alive(), "the server does not end"
 
 
-def _ask(port: int, method: str, path: str, body: bytes, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
+@contextmanager
+def serving(model: Answerer) -> Iterator[int]:
+    """The port of a server of a model."""
+    with _running([], model) as (port, _):
+        yield port
+
+
+def ask(port: int, method: str, path: str, body: bytes, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
+    """(status, body) of a request to a server here."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     try:
         connection.request(method, path, body, {"Content-Type": "application/json", "Connection": "close"} | (headers or {}))

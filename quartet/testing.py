@@ -6,17 +6,13 @@
         check_hook(MyHook, tmp_path)
 """
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pipelines.base.errors import ConfigError, Interrupted
+from pipelines.base.errors import ConfigError
 from pipelines.base.progress import silent
-from pipelines.config import extensions
 from pipelines.config.doors import HOOKS, TRANSFORMS
 from pipelines.config.load import from_dict
 from pipelines.config.schema import Experiment
@@ -29,14 +25,15 @@ from pipelines.runs.run_hook import RunHook
 from pipelines.runs.work import Policy
 from pipelines.serving.export import export_run
 from pipelines.serving.forms import difference, forms, open_run
-from pipelines.serving.load import load_run
 from pipelines.serving.predict import Predictor
-from pipelines.training.loop import Hook, Loop
+from pipelines.training.loop import Hook
 from pipelines.training.transform import Transform
 from quartet.protocol_testing import check_protocol as check_protocol
+from quartet.small_runs import interrupted_and_resumed, same, train_on_devices, weights_of
 from quartet.storage_testing import check_guard as check_guard
 from quartet.storage_testing import check_remote as check_remote
 from quartet.storage_testing import check_storage as check_storage
+from quartet.task_testing import check_task as check_task
 
 EXPERIMENT: dict[str, Any] = {"task": "vision.classification", "data": {"source": "digits"}, "model": {"name": "cnn", "widths": [4]},
               "train": {"epochs": 2, "batch_size": 256, "precision": "float32", "devices": "cpu", "deterministic": True},
@@ -61,10 +58,10 @@ def check_hook(hook: type[RunHook], folder: Path, settings: dict[str, Any] | Non
     with HOOKS.without(entry.name):
         plain = _train(folder / "plain")
     watched, ends = _train(folder / "watched", monitor), _Ends(hook)
-    assert _same(watched, plain), f"{hook.__name__} changes what is trained"
+    assert same(watched, plain), f"{hook.__name__} changes what is trained"
     with ends:
-        resumed = _interrupted_and_resumed(folder / "resumed", monitor)
-    assert _same(resumed, plain), f"{hook.__name__}: a run that was interrupted and resumed is another one"
+        resumed = _resumed(folder / "resumed", monitor)
+    assert same(resumed, plain), f"{hook.__name__}: a run that was interrupted and resumed is another one"
     assert ends.told == ["interrupted", "finished"], f"{hook.__name__}: was told {ends.told}"
 
 
@@ -122,38 +119,20 @@ def check_transform(transform: type[Transform], folder: Path, settings: dict[str
     assert entry is not None, f"{transform.__name__} is not registered"
     with TRANSFORMS.without(entry.name):
         plain = _train(folder / "plain")
-    assert _same(_train(folder / "off"), plain), f"{transform.__name__}: changes what is trained without being asked to"
+    assert same(_train(folder / "off"), plain), f"{transform.__name__}: changes what is trained without being asked to"
     changed = _train(folder / "on", {"train": settings})
-    assert not _same(changed, plain), f"{transform.__name__}: changes nothing where its settings are {settings}"
-    resumed = _interrupted_and_resumed(folder / "resumed", {"train": settings})
-    assert _same(resumed, changed), f"{transform.__name__}: a run that was interrupted and resumed is another one"
-    one, two = (_train_on_devices(folder, settings, devices) for devices in (1, 2))
+    assert not same(changed, plain), f"{transform.__name__}: changes nothing where its settings are {settings}"
+    resumed = _resumed(folder / "resumed", {"train": settings})
+    assert same(resumed, changed), f"{transform.__name__}: a run that was interrupted and resumed is another one"
+    smooth = from_dict({**EXPERIMENT, "model": {"name": "gradients"}, "monitor": {"tensorboard": False},
+                        "train": {**EXPERIMENT["train"], **settings}})
+    one, two = (train_on_devices(smooth, folder, devices) for devices in (1, 2))
     apart = max(float(np.abs(first - second).max()) for first, second in zip(one, two, strict=True))
     assert apart <= 1e-5, f"{transform.__name__}: two devices train weights that are {apart:.1e} from those of one"
 
 
-def _train_on_devices(folder: Path, settings: dict[str, Any], devices: int) -> list[np.ndarray]:
-    """The weights of a smooth network that a process of its own has trained on so many parts of the processor."""
-    smooth = {"optimizer": {"name": "sgd"}, "learning_rate": {"peak": 0.01, "schedule": "constant"}}
-    experiment = from_dict({**EXPERIMENT, "model": {"name": "gradients"}, "monitor": {"tensorboard": False},
-                            "train": {**EXPERIMENT["train"], **smooth, **settings, "devices": devices}})
-    file = folder / f"devices{devices}.yaml"
-    file.write_text(resolved_yaml(experiment), encoding="utf-8")
-    used = extensions.environment(experiment).get(extensions.VARIABLE, "")
-    command = [sys.executable, "-m", "quartet", "train", str(file), "--runs", str(folder / "runs"), "--name", "checked", "--quiet",
-               *(part for name in used.split(os.pathsep) if name for part in ("--use", name))]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return _weights(next((folder / "runs").glob(f"**/devices{devices}/checked")))
-
-
-def _interrupted_and_resumed(place: Path, settings: dict[str, dict[str, Any]]) -> list[np.ndarray]:
-    try:
-        _train(place, settings, interrupt_after=3)
-    except Interrupted:
-        return _train(place, settings)
-    raise AssertionError("the run was not interrupted")
+def _resumed(place: Path, settings: dict[str, dict[str, Any]]) -> list[np.ndarray]:
+    return interrupted_and_resumed(lambda hooks=(): _train(place, settings, hooks), 3)
 
 
 def check_launcher(launcher: Launcher, folder: Path) -> None:
@@ -183,7 +162,7 @@ def check_launcher(launcher: Launcher, folder: Path) -> None:
                 assert group.to_chief(value) == [value] * group.size * group.chief, f"{name}: to_chief changes {value!r}"
             train(experiment, RunFolder(place), Call("vision/check", task_class(experiment.task), quiet=True))
     if launcher.chief:
-        worst = max(float(np.abs(one - other).max()) for one, other in zip(here, _weights(place), strict=True))
+        worst = max(float(np.abs(one - other).max()) for one, other in zip(here, weights_of(place), strict=True))
         assert worst <= 1e-5, f"{name}: trains other weights than this process, by {worst:.1e}"
 
 
@@ -206,38 +185,14 @@ class _Ends:
         self.hook.ended = self._ended  # type: ignore[method-assign]
 
 
-class _InterruptAfter(Hook):
-    """Ends a training as Ctrl-C does, once its state is whole."""
-
-    def __init__(self, steps: int):
-        self.steps = steps
-
-    def next_stop(self, loop: Loop) -> int | None:
-        return self.steps if loop.step < self.steps else None
-
-    def on_steps(self, loop: Loop) -> None:
-        if loop.step >= self.steps:
-            loop.interrupted = 2
-
-
 def _experiment(settings: dict[str, dict[str, Any]] | None = None) -> Experiment:
     """`settings` of a section go before those of EXPERIMENT."""
     own, changed = {**EXPERIMENT, "monitor": {"tensorboard": False, "samples": 0}}, settings or {}
     return from_dict(own | {section: {**own.get(section, {}), **values} for section, values in changed.items()})
 
 
-def _train(place: Path, settings: dict[str, dict[str, Any]] | None = None, *, interrupt_after: int | None = None) -> list[np.ndarray]:
+def _train(place: Path, settings: dict[str, dict[str, Any]] | None = None, hooks: tuple[Hook, ...] = ()) -> list[np.ndarray]:
     """The model's weights."""
     experiment = _experiment(settings)
-    hooks = (_InterruptAfter(interrupt_after),) if interrupt_after else ()
     train(experiment, RunFolder(place), Call("vision/check", task_class(experiment.task), quiet=True, policy=Policy(hooks=hooks)))
-    return _weights(place)
-
-
-def _weights(place: Path) -> list[np.ndarray]:
-    return [np.asarray(weight) for weight in load_run(RunFolder(place), where="cpu").model.get_weights()]
-
-
-def _same(one: list[np.ndarray], other: list[np.ndarray]) -> bool:
-    """To the last bit."""
-    return [weight.tobytes() for weight in one] == [weight.tobytes() for weight in other]
+    return weights_of(place)

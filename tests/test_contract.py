@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from pipelines.config.registry import tasks
-from tests import alone, numbers_made, undrawn
+from quartet import task_testing
+from tests import numbers_made, undrawn
 from tests.encoders import tiny
 
 pytestmark = [pytest.mark.slow(seconds=150), pytest.mark.figures]
@@ -221,19 +222,9 @@ def trained(request, tmp_path_factory):
 
 def test_the_report_holds_what_the_task_follows(trained):
     _, run, report, splits = trained
-    watch, direction = run.task.output.watch
-    assert direction in ("max", "min")
-    assert f"validation/{watch}" in report["metrics"] and f"test/{watch}" in report["metrics"]
-    for name, metric in report["metrics"].items():
-        assert metric["value"] is None or np.isfinite(metric["value"]), name
-    main = report["metrics"][f"test/{watch}"]
-    assert main["n"] > 0 and (main["low"] is None) == (main["high"] is None)
-    # none where groups have no spread: the two speakers of a small test split may be answered equally well
-    assert (main["low"] is None and run.experiment.data.group_by) or main["low"] <= main["value"] <= main["high"]
+    task_testing.check_report(run, report, splits)
     waited = report["timing"]["input_wait_fraction"]
     assert waited is None or 0.0 <= waited <= 1.0  # none of a run without steps
-    assert {name: len(source) for name, source in vars(splits).items() if name in ("train", "validation", "test")} == {
-        name: report["data"]["examples"][name] for name in ("train", "validation", "test")}
 
 
 SAMPLES = {"vision": "images", "speech": "audio", "nlp": "text", "recsys": "text"}  # TensorBoard's plugin that shows a domain's examples
@@ -361,31 +352,15 @@ def test_what_is_fitted_at_once_takes_no_steps(trained):
 
 def test_facts_are_plain_and_learned_from_train_alone(trained):
     _, run, _, splits = trained
-    facts = run.task.facts
-    assert json.loads(json.dumps(facts)) == facts and {name: facts[name] for name in splits.facts} == splits.facts
-    chosen = set(facts) - set(splits.facts)  # by validation in the end
+    task_testing.check_facts(run, splits)
+    chosen = set(run.task.facts) - set(splits.facts)  # by validation in the end
     assert chosen <= {"fitted", "learned", "thresholds", "intervals"}
-
-
-def answers(run: Any, source: Any, batch: int) -> dict[str, np.ndarray]:
-    from pipelines.training.evaluation import Evaluator
-
-    found, targets = Evaluator(run.task, run.model, source, machine=run.machine, batch=batch).answers()
-    assert all(len(value) == len(source) for value in (*found.values(), *targets.values()))
-    return found
 
 
 def test_an_answer_does_not_depend_on_its_batch(trained):
     """Alone, in small batches and in large ones; what pads a batch changes nothing."""
     _, run, _, splits = trained
-    some = splits.test.subset(np.random.default_rng(0).permutation(len(splits.test))[:12])
-    one, whole = answers(run, some, 1), answers(run, some, 12)
-    assert set(one) == set(whole)
-    for name, value in whole.items():
-        if value.dtype.kind == "f":
-            np.testing.assert_allclose(one[name], value, atol=1e-4, rtol=1e-4, err_msg=name)
-        else:
-            assert (one[name] == value).mean() > 0.99, name
+    task_testing.check_batches(run, splits.test)
 
 
 def test_the_run_predicts(trained, tmp_path):
@@ -411,12 +386,10 @@ def test_what_a_client_sends_is_taken_as_what_a_person_gives(trained, tmp_path):
 
 def test_what_a_person_enters_on_the_page_is_taken_as_what_a_client_sends(trained, tmp_path):
     """The page sends ids as texts, whatever they are in the data."""
-    from pipelines.task.form import KINDS
-
     case, run, _, splits = trained
+    task_testing.check_page(run)
     form = run.task.input.requests.form()
     names = [field.name for field in form]
-    assert form and len(set(names)) == len(names) and {field.kind for field in form} <= set(KINDS)
     given = case.inputs(tmp_path, splits)
     if names == [""]:
         files = run.task.input.requests.takes_files
@@ -431,49 +404,9 @@ def test_what_a_person_enters_on_the_page_is_taken_as_what_a_client_sends(traine
             np.testing.assert_equal(mine[name], theirs[name])
 
 
-SERVE = """
-import sys
-import numpy as np
-import tensorflow as tf
-model = tf.saved_model.load(sys.argv[1])
-with np.load(sys.argv[2]) as given:
-    answer = model.signatures["serving_default"](**{name: tf.constant(given[name]) for name in given.files})
-np.savez(sys.argv[3], **{name: value.numpy().astype("S") if value.dtype == tf.string else value.numpy() for name, value in answer.items()})
-"""
-
-
 def test_the_exported_model_answers_as_the_run_with_tensorflow_alone(trained, tmp_path):
-    import tensorflow as tf
-
-    from pipelines.serving.answers import respond, stacked
-    from pipelines.serving.export import export
-    from pipelines.serving.exported import refuse_reaching
-
     case, run, _, splits = trained
     (tmp_path / "inputs").mkdir()
     rows = [one[1] for one in run.task.input.requests.read(case.inputs(tmp_path / "inputs", splits))]
-    raw = stacked(run.task, rows)
-    expected = respond(run, run.task.input.receive(raw))
-    target = export(run, tmp_path / "exported")
-    refuse_reaching(target)  # what a server accepts of strangers includes every export of ours
-    plain = {name: value.numpy().astype("S") if value.dtype == tf.string else value.numpy() for name, value in raw.items()}
-    np.savez(tmp_path / "raw.npz", **plain)
-    alone.run(SERVE, target, "raw.npz", "answer.npz", folder=tmp_path, needs=run.task.input.signature.needs)
-    with np.load(tmp_path / "answer.npz") as given:
-        assert set(given.files) == set(expected)
-        for name, value in expected.items():
-            if value.dtype == tf.string:
-                assert np.array_equal(given[name], value.numpy().astype("S")), name
-            else:
-                np.testing.assert_allclose(given[name], value.numpy(), atol=1e-5, rtol=1e-6, err_msg=name)
-    # the example beside it runs
-    if "image" in plain:
-        (tmp_path / "example").write_bytes(raw["image"][0].numpy())
-    readme = (target / "README.txt").read_text(encoding="utf-8")
-    code = "\n".join(line[4:] for line in readme.splitlines() if line.startswith("    "))
-    alone.run(code, folder=tmp_path, needs=run.task.input.signature.needs)
-
-
-def test_the_readme_of_the_exported_model_explains_every_name(trained):
-    _, run, _, _ = trained
+    task_testing.check_export(run, rows, tmp_path)
     assert set(run.task.input.raw_spec()) <= {*run.task.input.signature.meanings}

@@ -20,6 +20,7 @@ from pipelines.outputs.classes import MEANINGS, Classes
 from pipelines.outputs.cross_entropy import class_weights
 from pipelines.outputs.labels import Labels
 from pipelines.task.contract import Answers, Condensed, Features, Task
+from pipelines.task.input import alone
 from pipelines.task.results import Baseline, Judgement
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ class TextClasses(Classes):
 
     answers = Answers({**MEANINGS, "label": "the most probable class; where texts can be rejected, the name for those below the threshold"})
     experiment: TextClassification
-    stored = "label"
 
     @property
     def outside(self) -> str:
@@ -119,7 +119,6 @@ class TextLabels(Labels):
     """Several labels a text."""
 
     experiment: TextClassification
-    stored = "label"
 
     @property
     def width(self) -> int:
@@ -144,8 +143,7 @@ def _explain(output: Any, model: keras.Model, judgement: Judgement, source: Sour
 class TextTask(Task):
     """What tasks on texts share, whatever is said of them.
 
-    Its output says how many numbers the model gives (`width`), how a target is written (`name_of`), and in which entry of an example it is
-    `stored`.
+    Its output says how many numbers the model gives (`width`) and how a target is written (`name_of`).
     """
 
     input_class = Texts
@@ -216,13 +214,13 @@ class TextTask(Task):
         """(label, words) of some texts: of the batch where tokens have names, else of as many others of the source, tokenised alike."""
         vocabulary = self.facts.get("vocabulary")
         if vocabulary:
-            labels = (targets["label"] if isinstance(targets, dict) else targets).numpy()
             texts = [["?" if number < FIRST else vocabulary[number - FIRST] for number in row[row != PAD].tolist()]
                      for row in ids]
         else:
             rows = source.gather((step * len(ids) + tf.range(len(ids), dtype=tf.int64)) % len(source))
-            labels = rows[self.output.stored].numpy()
+            targets = alone(self.output.targets(rows))
             texts = [[word.decode("utf-8", "replace") for word in row] for row in self.input.tokenizer.words(rows["text"]).to_list()]
+        labels = (targets["label"] if isinstance(targets, dict) else targets).numpy()
         return [(self.output.name_of(label), " ".join(words[:SHOWN]) + (" ..." if len(words) > SHOWN else ""))
                 for label, words in zip(labels, texts)]
 

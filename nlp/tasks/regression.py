@@ -19,7 +19,6 @@ class TextNumbers(Numbers):
     """Numbers with ridge regression on tf-idf beside them."""
 
     experiment: TextRegression
-    stored = TARGET
 
     def baseline(self, train: Source, features: Features) -> Baseline | None:
         return None if isinstance(self.experiment.model, Linear) else baseline.fit_numbers(train, self)

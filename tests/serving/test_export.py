@@ -14,7 +14,8 @@ from pipelines.runs.folder import RunFolder
 from pipelines.serving.export import Served, export, readme
 from pipelines.serving.load import LoadedRun, load_run
 from pipelines.task.contract import Signature
-from tests import alone, finished_run
+from quartet import bare_process
+from tests import finished_run
 from vision.tasks.classification import Classification
 
 pytestmark = pytest.mark.slow
@@ -47,7 +48,7 @@ def elsewhere(exported, judged, tmp_path_factory):
     folder = tmp_path_factory.mktemp("elsewhere")
     images, _, _ = judged
     (folder / "images").write_text("".join(image.hex() + "\n" for image in images))
-    said = alone.run(USE, exported, "images", "answers.npz", folder=folder)
+    said = bare_process.run(USE, exported, "images", "answers.npz", folder=folder)
     return json.loads(said.splitlines()[-1]), dict(np.load(folder / "answers.npz"))
 
 

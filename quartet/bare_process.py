@@ -1,6 +1,6 @@
 """Programs in a process that has TensorFlow and nothing of Keras or of this project, as somebody who was given a model runs them.
 
-One such process, started when first needed, runs all programs of a test process, each in a namespace of its own: TensorFlow is
+One such process, started when first needed, runs all programs of a process, each in a namespace of its own: TensorFlow is
 imported once.
 """
 
@@ -51,7 +51,7 @@ for line in sys.stdin:
 
 @functools.cache
 def process(*allowed: str) -> subprocess.Popen:
-    """The process of this test process; it ends with it. `allowed` are modules that it may import, where a library needs them."""
+    """The process of this process; it ends with it. `allowed` are modules that it may import, where a library needs them."""
     started = subprocess.Popen([sys.executable, "-I", "-c", PROGRAM, *allowed], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                stderr=subprocess.DEVNULL, text=True,
                                env={"PATH": "/usr/bin:/bin", "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"})
