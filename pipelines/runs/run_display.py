@@ -18,6 +18,7 @@ from pipelines.monitoring.tensorboard import Writer
 from pipelines.task.contract import Task
 from pipelines.task.results import Judgement
 from pipelines.training.other_draws import other_draws
+from pipelines.training.totals import losses
 
 if TYPE_CHECKING:
     from pipelines.training.loop import Loop
@@ -132,7 +133,7 @@ def culprits(session: "Session", step: int, most: int = 5) -> list[str]:
         example = stacked([task.input.decode(raw, keys[0] if task.input.decoding.random else None)], feed.spec, feed.rule)
         seed = order.step_seed(feed.seed, now)
         inputs, targets = task.prepare(example, keys=keys, seed=seed, epoch=now // session.plan.steps_per_epoch)
-        loss = task.output.loss(session.model(inputs, training=False), targets, training=True)
+        loss, _ = losses(task.output, session.model(inputs, training=False), targets, training=True)
         if not np.isfinite(loss.numpy()).all():
             causes.append(feed.name(number, step))
             if len(causes) == most:

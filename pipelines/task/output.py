@@ -67,8 +67,9 @@ class Output(Part):
         """
         return {name: value for name, value in examples.items() if name not in self.input.raw_spec()}
 
-    def loss(self, outputs: Any, targets: Any, training: bool) -> "tf.Tensor":
-        """Loss of each example, [batch] float32. Smoothing and class weights only when training."""
+    def loss(self, outputs: Any, targets: Any, training: bool) -> "tf.Tensor | tuple[tf.Tensor, tf.Tensor]":
+        """Loss of each example, [batch] float32; or its sum and count, [batch] float32 each, where the mean is one over pixels, tokens or
+        boxes of the whole batch and not over examples. Smoothing and class weights only when training."""
         raise NotImplementedError
 
     def soft_loss(self, outputs: Any, teacher: Any, temperature: float) -> "tf.Tensor":

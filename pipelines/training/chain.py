@@ -20,7 +20,7 @@ class Sums(NamedTuple):
 
     gradients: list[tf.Tensor]  # of each weight that trains now
     statistics: dict[int, tf.Tensor]  # number among the model's non-trainable variables -> value; those that the batch changes
-    totals: tf.Tensor  # [2 + columns] float32: sum of loss, of weights, of each score's columns
+    totals: tf.Tensor  # [2 + columns] float32, as ScoreSums has them
     lookups: list[tuple[tf.Tensor, tf.Tensor]]  # of each embedding table (ids [n] int64, gradients [n, width])
 
 

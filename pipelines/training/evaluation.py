@@ -20,9 +20,10 @@ from pipelines.machine.compiling import constant
 from pipelines.machine.devices import Machine
 from pipelines.task.contract import Condensed, Task
 from pipelines.task.own_metrics import own_scores
-from pipelines.training.totals import metric_of
+from pipelines.training.totals import losses, metric_of
 
 Arrays = dict[str, np.ndarray]
+COUNT = "loss/count"  # what the loss of each example counts, where it is no mean over examples
 
 
 def watched(task: Task) -> str:
@@ -75,7 +76,9 @@ class Evaluator:
         output, own = self.task.output, {one.name for one in self.task.experiment.evaluate.metrics}
         statistics, metrics = output.statistics, dict[str, float]()
         for name in (name for name in parts if "/" not in name):
-            if name in statistics:
+            if name == "loss" and COUNT in parts:
+                metrics[name] = float(parts[name].sum(dtype=np.float64) / max(parts[COUNT].sum(dtype=np.float64), 1.0))
+            elif name in statistics:
                 metrics[name] = metric_of(parts[name].sum(0, dtype=np.float64), len(parts[name]), statistics[name])
             else:
                 metrics[name] = float((np.nanmean if name in own else np.mean)(parts[name], dtype=np.float64))
@@ -86,7 +89,10 @@ class Evaluator:
 
     def each(self) -> Arrays:
         """The loss and the scores of each example, name -> [examples], in the order of the source."""
-        return {name: values for name, values in (self._collect(self._scores) or {}).items() if "/" not in name}
+        parts = self._collect(self._scores) or {}
+        if COUNT in parts:
+            parts["loss"] = parts["loss"] / np.maximum(parts[COUNT], 1.0)
+        return {name: values for name, values in parts.items() if "/" not in name}
 
     def answers(self) -> Condensed:
         """(answers, targets), each name -> array [examples, ...] in the order of the source, as served and whole: for few classes."""
@@ -112,7 +118,7 @@ class Evaluator:
         return answers["features"], targets
 
     def _scored_and_condensed(self, arrays: Arrays) -> Arrays:
-        scored = {name: value for name, value in arrays.items() if "/" not in name}
+        scored = {name: value for name, value in arrays.items() if "/" not in name or name == COUNT}
         return scored | self._condensed(arrays) if self.sets else scored
 
     def _condensed(self, arrays: Arrays) -> Arrays:
@@ -167,7 +173,8 @@ class Evaluator:
             examples, output = self._examples(step, examples), self.task.output
             inputs, targets = self._prepare(examples)
             outputs = self._averaged(inputs)
-            scores = {"loss": output.loss(outputs, targets, training=False), **output.scores(outputs, targets),
+            each, counts = losses(output, outputs, targets, training=False)
+            scores = {"loss": each, **({} if counts is None else {COUNT: counts}), **output.scores(outputs, targets),
                       **own_scores(self.task, outputs, targets)}
             if not self.sets:
                 return scores

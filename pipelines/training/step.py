@@ -22,13 +22,13 @@ from pipelines.task.contract import Task
 from pipelines.training.chain import Chain, Replica, Sums
 from pipelines.training.embedding_tables import TableOptimizer, recorded
 from pipelines.training.moving_statistics import is_statistic, norms, of_this_batch_alone
-from pipelines.training.totals import ScoreSums
+from pipelines.training.totals import ScoreSums, losses
 
 
 class Carry(NamedTuple):
     """What goes from step to step besides the variables; all of it is saved with a checkpoint."""
 
-    totals: tf.Tensor  # [2 + columns] float64: sum of loss, of weights, of each score's columns, since the epoch began
+    totals: tf.Tensor  # [2 + columns] float64: of the epoch so far, as ScoreSums has them
     loss: tf.Tensor  # float32: mean loss of the last step
     gradient_norm: tf.Tensor  # float32: global norm of the last step's gradient, before clipping
     finite: tf.Tensor  # bool: False stops the loop
@@ -124,24 +124,24 @@ class Step:
               of_this_batch_alone(self.norms), by_example(draws)):
             tape.watch(weights)
             outputs, after, penalties = self.model.stateless_call(weights, before, inputs, training=True, return_losses=True)
-            losses = tf.cast(self.task.output.loss(outputs, targets, training=True), tf.float32) * mask
+            each, counts = losses(self.task.output, outputs, targets, training=True)
             weighted = self.task.output.example_weights(targets)
-            total = tf.reduce_sum(losses if weighted is None else losses * weighted)
-            if penalties:  # on weights; they count once a step: each micro-batch brings its share, by examples
-                total += tf.add_n([tf.cast(penalty, tf.float32) for penalty in penalties]) * tf.reduce_sum(mask)
+            total = tf.reduce_sum(each * mask if weighted is None else each * mask * weighted)
+            count = tf.reduce_sum(mask if counts is None else counts * mask)
+            if penalties:  # on weights; they count once a step: each micro-batch brings its share of what is counted
+                total += tf.add_n([tf.cast(penalty, tf.float32) for penalty in penalties]) * count
             objective = total * scale
         gradients = tape.gradient(objective, [*weights, *lookups.vectors], unconnected_gradients=tf.UnconnectedGradients.ZERO)
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
         statistics = {number: tf.convert_to_tensor(new) for number, (variable, old, new) in enumerate(zip(variables, before, after))
                       if new is not old and is_statistic(variable)}
-        scored = self.scores.summed(self.task.output.scores(outputs, targets), mask)
-        totals = tf.concat([tf.stack([total, tf.reduce_sum(mask)]), *scored], 0)
+        totals = self.scores.totals(total, count, self.task.output.scores(outputs, targets), mask)
         return Sums(gradients[:len(weights)], statistics, totals, lookups.gradients(self.tables.tables, gradients[len(weights):]))
 
     def _checked_and_applied(self, step: tf.Tensor, sums: Sums, carry: Carry) -> Carry:
         """Updates this replica's copies where loss and gradients are finite; the same in every replica."""
         replica, count, micro_batches = Replica(self.machine), tf.maximum(sums.totals[1], 1.0), self.plan.replicas * self.plan.accumulation
-        rescale = self.plan.batch / count  # a micro-batch divided by the full batch; an epoch's last one counts fewer
+        rescale = self.plan.batch / count  # a micro-batch divided by the full batch; the last one counts fewer, losses of pixels more
         for link in self.chain.links:
             sums, rescale = link.summed(replica, step, sums, rescale)
         norm = tf.linalg.global_norm([*sums.gradients, *(gradient for _, gradient in sums.lookups)]) * rescale

@@ -13,6 +13,7 @@ import tensorflow as tf
 from pipelines.config.schema import Teacher
 from pipelines.data.source import Tensors
 from pipelines.task.contract import Output, Task
+from pipelines.training.totals import losses
 
 OWN, ANSWERED = "own", "answered"  # entries of the targets of a training batch
 
@@ -49,14 +50,16 @@ class _TaughtOutput:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.whole, name)
 
-    def loss(self, outputs: Any, targets: Any, training: bool) -> tf.Tensor:
+    def loss(self, outputs: Any, targets: Any, training: bool) -> Any:
         """The task's, [batch] float32; when training with the share `weight` of what the task calls the distance to the teacher."""
         if not training:
             return self.whole.loss(outputs, _own(targets), training)
         settings = self._settings
         soft = self.whole.soft_loss(outputs, targets[ANSWERED], settings.temperature)
-        own = tf.cast(self.whole.loss(outputs, targets[OWN], training), tf.float32)
-        return settings.weight * soft + (1.0 - settings.weight) * own
+        own, counts = losses(self.whole, outputs, targets[OWN], training)
+        if counts is None:
+            return settings.weight * soft + (1.0 - settings.weight) * own
+        return settings.weight * soft * counts + (1.0 - settings.weight) * own, counts
 
     def example_weights(self, targets: Any) -> tf.Tensor | None:
         return self.whole.example_weights(_own(targets))

@@ -15,7 +15,7 @@ from pipelines.task.intervals import Statistic
 
 @dataclass(frozen=True)
 class ScoreSums:
-    """How the scores of a task stand among the totals, [2 + columns].
+    """How the scores of a task stand among the totals, [2 + columns]: the sums of the losses and of what they count, then those of scores.
 
     Attributes:
         columns: name -> how many sums a score has.
@@ -24,6 +24,7 @@ class ScoreSums:
 
     columns: Mapping[str, int]
     statistics: Mapping[str, Statistic] = field(default_factory=dict)
+    counted: bool = False  # losses count pixels or tokens; then the number of examples stands last
 
     @property
     def names(self) -> list[str]:
@@ -31,17 +32,26 @@ class ScoreSums:
 
     def size(self) -> int:
         """Of the totals."""
-        return 2 + sum(self.columns.values())
+        return 2 + sum(self.columns.values()) + self.counted
 
-    def summed(self, scores: Mapping[str, tf.Tensor], mask: tf.Tensor) -> list[tf.Tensor]:
-        """Of each score the sums over the examples that the mask [batch] counts, [columns] float32; in graph."""
+    def totals(self, loss: tf.Tensor, count: tf.Tensor, scores: Mapping[str, tf.Tensor], mask: tf.Tensor) -> tf.Tensor:
+        """The totals of a batch, float32; in graph.
+
+        Args:
+            loss, count: sums over the examples that the mask [batch] counts.
+        """
         each = (tf.reshape(tf.cast(scores[name], tf.float32), [-1, width]) for name, width in self.columns.items())
-        return [tf.reduce_sum(values * mask[:, None], 0) for values in each]
+        sums = [tf.reduce_sum(values * mask[:, None], 0) for values in each]
+        return tf.concat([tf.stack([loss, count]), *sums, *([tf.reduce_sum(mask)[None]] if self.counted else [])], 0)
+
+    def examples(self, totals: np.ndarray) -> float:
+        """How many examples the totals are of."""
+        return float(totals[-1 if self.counted else 1])
 
     def metrics(self, totals: np.ndarray) -> dict[str, float]:
         """The mean loss and the metrics of all scores, from totals."""
-        count = max(float(totals[1]), 1.0)
-        found, place = {"loss": float(totals[0]) / count}, 2
+        count = max(self.examples(totals), 1.0)
+        found, place = {"loss": float(totals[0]) / max(float(totals[1]), 1.0)}, 2
         for name, width in self.columns.items():
             found[name] = metric_of(totals[place:place + width], count, self.statistics.get(name))
             place += width
@@ -51,6 +61,14 @@ class ScoreSums:
 def metric_of(sums: np.ndarray, count: float, statistic: Statistic | None) -> float:
     """The metric of a score whose sums over `count` examples are [columns]."""
     return float(statistic(np.asarray(sums, np.float64)[None])[0] if statistic else sums[0] / count)
+
+
+def losses(output: Any, outputs: Any, targets: Any, training: bool) -> tuple[tf.Tensor, tf.Tensor | None]:
+    """The losses of a batch and what each counts, [batch] float32; None where each counts once. In graph."""
+    found = output.loss(outputs, targets, training)
+    if isinstance(found, tuple):
+        return tf.cast(found[0], tf.float32), tf.cast(found[1], tf.float32)
+    return tf.cast(found, tf.float32), None
 
 
 def find_scores(task: Task, model: keras.Model, spec: Mapping[str, tf.TensorSpec],
@@ -64,9 +82,14 @@ def find_scores(task: Task, model: keras.Model, spec: Mapping[str, tf.TensorSpec
     Raises:
         ConfigError: a score is neither a number for each example nor sums that the output has a statistic of.
     """
+    counted: list[bool] = []
+
     def scores(examples: Any) -> dict:
         inputs, targets = task.prepare(examples)
-        return dict((scored or task.output.scores)(model(inputs, training=False), targets))
+        outputs = model(inputs, training=False)
+        if scored is None:
+            counted.append(losses(task.output, outputs, targets, training=False)[1] is not None)
+        return dict((scored or task.output.scores)(outputs, targets))
 
     one = {key: tf.TensorSpec([1, *value.shape], value.dtype) for key, value in spec.items()}
     shapes = {name: value.shape for name, value in
@@ -76,4 +99,4 @@ def find_scores(task: Task, model: keras.Model, spec: Mapping[str, tf.TensorSpec
         if shape.rank != (2 if name in statistics else 1):
             raise ConfigError(f"{task.experiment.task}: the score {name} has the shape {shape}; it must be [batch], a number for each "
                               "example whose mean is the metric, or [batch, sums] with the metric of the sums in Output.statistics")
-    return ScoreSums({name: int(shape[1]) if shape.rank == 2 else 1 for name, shape in shapes.items()}, statistics)
+    return ScoreSums({name: int(shape[1]) if shape.rank == 2 else 1 for name, shape in shapes.items()}, statistics, any(counted))

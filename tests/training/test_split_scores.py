@@ -85,6 +85,45 @@ def test_training_sums_them_too_and_the_averages_are_what_is_scored():
     assert one["accuracy"] == pytest.approx(first.mean()) and one["worst_class"] == 0.0
 
 
+class CountedOutput(ToyOutput):
+    """The mean over as many tokens as an example's class has."""
+
+    def loss(self, outputs, targets, training):
+        counts = tf.cast(targets, tf.float32)
+        return super().loss(outputs, targets, training) * counts, counts
+
+
+class CountedTask(ToyTask):
+    output_class = CountedOutput
+
+
+@pytest.mark.parametrize("accumulation", [1, 4])
+def test_a_loss_of_sum_and_count_is_the_mean_over_what_the_whole_batch_counts(accumulation):
+    session = assemble(experiment(train={"batch_size": 48, "accumulation": accumulation, "epochs": 1, "optimizer": {"name": "sgd"},
+                                         "learning_rate": {"peak": 0.1, "schedule": "constant"}, "ema": None}), CountedTask)
+    session.initialise()
+    numbers, examples = session.feed.sample(0, 48)
+    inputs, labels = session.task.prepare(examples, keys=session.feed.keys(tf.constant(0, tf.int64), numbers), seed=tf.constant([0, 0]),
+                                          epoch=tf.constant(0, tf.int64))
+    weights = session.model.trainable_variables
+    with tf.GradientTape() as tape:
+        each = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, session.model(inputs))
+        counts = tf.cast(labels, tf.float32)
+        loss = tf.reduce_sum(each * counts) / tf.reduce_sum(counts)
+    expected = [(weight - 0.1 * gradient).numpy() for weight, gradient in zip(weights, tape.gradient(loss, weights))]
+    carry = session.step(session.feed.iterator(0, 1), 0, 1, session.step.fresh())[1]
+    assert float(carry.loss) == pytest.approx(float(loss), rel=1e-5)
+    for weight, right in zip(weights, expected):
+        np.testing.assert_allclose(weight.numpy(), right, atol=2e-6)
+    metrics = session.step.scores.metrics(carry.totals.numpy())
+    assert metrics["loss"] == pytest.approx(float(loss), rel=1e-5)
+    assert metrics["accuracy"] * 48 == pytest.approx(round(metrics["accuracy"] * 48), abs=1e-3)  # a share of examples, not of tokens
+    evaluator = Evaluator(session.task, session.model, session.splits.validation, machine=session.machine, batch=16)
+    each = evaluator.each()["loss"]
+    labels = session.splits.validation.arrays["label"]
+    assert evaluator.scores()["loss"] == pytest.approx((each * labels).sum() / labels.sum(), rel=1e-5)
+
+
 def test_a_score_of_another_shape_is_an_error():
     class Wrong(SetOutput):
         statistics = {}

@@ -50,7 +50,7 @@ class Log(Hook):
             return
         totals = loop.carry.totals.numpy()
         since = totals - np.asarray(self.totals)
-        if since[1] < self.every * loop.plan.examples / loop.plan.steps_per_epoch / 2:
+        if loop.run_steps.scores.examples(since) < self.every * loop.plan.examples / loop.plan.steps_per_epoch / 2:
             return
         recent = loop.run_steps.scores.metrics(since)
         seconds = max(time.perf_counter() - self._when, 1e-9)
