@@ -96,7 +96,7 @@ def find_scores(task: Task, model: keras.Model, spec: Mapping[str, tf.TensorSpec
               tf.function(scores, autograph=False).get_concrete_function(one).structured_outputs.items()}
     statistics = dict(task.output.statistics)
     for name, shape in shapes.items():
-        if shape.rank != (2 if name in statistics else 1):
+        if shape.rank not in ((2,) if name in statistics else (1, None)):  # an edit distance knows no shape beforehand
             raise ConfigError(f"{task.experiment.task}: the score {name} has the shape {shape}; it must be [batch], a number for each "
                               "example whose mean is the metric, or [batch, sums] with the metric of the sums in Output.statistics")
     return ScoreSums({name: int(shape[1]) if shape.rank == 2 else 1 for name, shape in shapes.items()}, statistics, any(counted))
