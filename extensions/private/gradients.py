@@ -90,8 +90,8 @@ class PrivateGradients(Transform):
         if tables_of(model):
             raise ConfigError("train.privacy: which rows of an embedding table were updated tells which examples were there; a model with "
                               "tables cannot be trained with it")
-        if task.output.mixes:
-            raise ConfigError(f"train.privacy: {task.output.mixes} takes in the other examples of a batch, so that none has its own "
+        if mixes := task.output.learning.mixes:
+            raise ConfigError(f"train.privacy: {mixes} takes in the other examples of a batch, so that none has its own "
                               "gradient")
         if machine.precision == "float16":
             raise ConfigError("train.privacy: train.precision chose float16, which scales the loss by what the gradients were; set float32")

@@ -274,8 +274,8 @@ class _Objective:
         self.shape = tuple(dense.kernel.shape)
         self.size = int(np.prod(self.shape)) + self.shape[1] * bool(dense.use_bias)
         self.start = np.zeros(self.size)
-        if moments is not None and task.output.blank is not None and dense.use_bias:
-            self._split(self.start)[1][task.output.blank] = USUAL
+        if moments is not None and task.output.learning.blank is not None and dense.use_bias:
+            self._split(self.start)[1][task.output.learning.blank] = USUAL
         self._slope = tf.function(self._summed, autograph=False, reduce_retracing=True)
 
     def standardised(self, features: tf.Tensor) -> tf.Tensor:

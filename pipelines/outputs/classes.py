@@ -12,7 +12,7 @@ from pipelines.fitting.settings import FittedModel
 from pipelines.outputs import classification, classifier
 from pipelines.outputs.baselines import kernel_baseline
 from pipelines.outputs.cross_entropy import class_weights, cross_entropy, largest_share, softened
-from pipelines.task.contract import Answers, Condensed, Features, Output
+from pipelines.task.contract import Answers, Condensed, Features, Output, SetScores
 from pipelines.task.results import Baseline, Judgement
 
 MEANINGS = {"label": "the most probable class", "confidence": "its probability", "probabilities": "of each class"}
@@ -88,12 +88,14 @@ class Classes(Output):
 
     # ---- judging
 
-    set_scores = {"macro_f1": "max"}
+    @property
+    def set_scores(self) -> SetScores:
+        def compute(answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> dict[str, float]:
+            from sklearn.metrics import f1_score
 
-    def score_set(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> dict[str, float]:
-        from sklearn.metrics import f1_score
+            return {"macro_f1": float(f1_score(targets["label"], answers["predicted"], average="macro", zero_division=0))}
 
-        return {"macro_f1": float(f1_score(targets["label"], answers["predicted"], average="macro", zero_division=0))}
+        return SetScores({"macro_f1": "max"}, compute)
 
     @property
     def columns(self) -> list[int]:

@@ -12,7 +12,7 @@ from pipelines.fitting.settings import FittedModel
 from pipelines.outputs import label_metrics
 from pipelines.outputs.baselines import kernel_baseline
 from pipelines.outputs.cross_entropy import class_weights, softened
-from pipelines.task.contract import Answers, Features, Output
+from pipelines.task.contract import Answers, Features, Output, SetScores
 from pipelines.task.results import Baseline, Judgement
 
 MEANINGS = {"labels": "the labels whose probability reaches their threshold, most probable first", "probabilities": "of each label"}
@@ -26,7 +26,6 @@ class Labels(Output):
     """
 
     watch = ("example_f1", "max")
-    set_scores = dict.fromkeys(label_metrics.SET_SCORES, "max")
     answers = Answers(MEANINGS)
 
     @property
@@ -106,9 +105,11 @@ class Labels(Output):
 
     # ---- judging
 
-    def score_set(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> dict[str, float]:
+    @property
+    def set_scores(self) -> SetScores:
         """With the thresholds that are best for these answers, as `choose` takes them for validation."""
-        return label_metrics.set_scores(answers["probabilities"], targets["label"])
+        return SetScores(dict.fromkeys(label_metrics.SET_SCORES, "max"),
+                         lambda answers, targets: label_metrics.set_scores(answers["probabilities"], targets["label"]))
 
     def choose(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> dict[str, Any]:
         return {"thresholds": label_metrics.label_thresholds(answers["probabilities"], targets["label"]).tolist()}

@@ -12,7 +12,7 @@ from pipelines.fitting.settings import FittedModel
 from pipelines.outputs import number_metrics, prediction_intervals
 from pipelines.outputs.baselines import number_baseline
 from pipelines.outputs.number_scales import Scales
-from pipelines.task.contract import Answers, Features, Output
+from pipelines.task.contract import Answers, Features, Output, SetScores
 from pipelines.task.results import Baseline, Judgement
 
 ENDS = ("low", "high")  # of an interval
@@ -28,7 +28,6 @@ class Numbers(Output):
     """
 
     watch = ("mae", "min")
-    set_scores = number_metrics.SET_SCORES
 
     @property
     def names(self) -> list[str]:
@@ -148,9 +147,13 @@ class Numbers(Output):
 
     # ---- judging
 
-    def score_set(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> dict[str, float]:
-        values = self.scales.numbers(tf.constant(answers["value"])).numpy().astype(np.float64)
-        return number_metrics.set_scores(values, targets[TARGET].astype(np.float64))
+    @property
+    def set_scores(self) -> SetScores:
+        def compute(answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> dict[str, float]:
+            values = self.scales.numbers(tf.constant(answers["value"])).numpy().astype(np.float64)
+            return number_metrics.set_scores(values, targets[TARGET].astype(np.float64))
+
+        return SetScores(number_metrics.SET_SCORES, compute)
 
     def choose(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> dict[str, Any]:
         truth = self.scales.learned(tf.constant(targets[TARGET])).numpy()

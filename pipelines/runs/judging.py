@@ -29,7 +29,7 @@ def validation(session: Session) -> Evaluator | None:
     if learner.validation is None:
         return None
     task, model, source = learner.task, learner.model, learner.validation
-    if session.watch[0] in task.output.set_scores and not learner.answers:  # features know nothing of test-time views
+    if session.watch[0] in task.output.set_scores.better and not learner.answers:  # features know nothing of test-time views
         task, model, source = session.task, session.model, session.splits.validation or source
     return Evaluator(task, model, source, machine=session.machine, averages=session.averages, say=session.say)
 

@@ -58,7 +58,7 @@ def _say_what_depends_on_devices(session: "Session", say: Callable[[str], None])
     """Says what another number of devices would train otherwise; nothing, where that is the same."""
     model, task, plan = session.learner.model, session.learner.task, session.plan
     has_norm = any(isinstance(layer, keras.layers.BatchNormalization) for layer in model._flatten_layers())
-    mixing = [*(["BatchNormalization"] if has_norm else []), *([task.output.mixes] if task.output.mixes else [])]
+    mixing = [*(["BatchNormalization"] if has_norm else []), *([task.output.learning.mixes] if task.output.learning.mixes else [])]
     if mixing and not session.step.train.micro_batch_size:
         say(
             f"{' and '.join(mixing)} {'see' if len(mixing) > 1 else 'sees'} the {plan.micro} examples of one device; for the same training "

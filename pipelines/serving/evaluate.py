@@ -166,7 +166,7 @@ def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = No
     else:
         source, splits = new_data(run, data, split, [text for text in overrides if text.startswith("data.")])
         named, notes = split or data.stem, [f"Judged on {data}.", *splits.notes]
-    reason = run.task.output.cannot_judge(source)
+    reason = run.task.cannot_judge(source)
     if reason is not None:
         raise ConfigError(f"{'--split' if data is None else '--data'}: {reason}")
     setup = time.perf_counter() - began

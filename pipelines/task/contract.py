@@ -15,7 +15,7 @@ from pipelines.data.source import Source, Tensors
 from pipelines.task.drawing_budget import DrawingBudget
 from pipelines.task.facts import Facts
 from pipelines.task.input import Cheap, Decoding, Input, Part, Signature, alone
-from pipelines.task.output import Answers, Condensed, Features, Output
+from pipelines.task.output import Answers, Condensed, Features, Learning, Output, SetScores
 from pipelines.task.prepared_form import PreparedForm
 from pipelines.task.requests import Read, Requests
 from pipelines.task.splits import Splits
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import keras
     import tensorflow as tf
 
-__all__ = ["Answers", "Cheap", "Condensed", "Decoding", "Features", "Input", "Output", "Part", "PreparedForm", "Read", "Requests",
-           "Signature", "Splits", "Task"]
+__all__ = ["Answers", "Cheap", "Condensed", "Decoding", "Features", "Input", "Learning", "Output", "Part", "PreparedForm", "Read",
+           "Requests", "SetScores", "Signature", "Splits", "Task"]
 
 
 class Task(ABC):
@@ -94,6 +94,11 @@ class Task(ABC):
         Args:
             features: as `Output.baseline` takes it.
         """
+        return None
+
+    def cannot_judge(self, source: Source) -> str | None:
+        """Why a source cannot be judged, such as one that the model has learned from, with the remedy; None where it can. Asked before
+        anything is answered."""
         return None
 
     def refit(self, model: "keras.Model") -> None:  # noqa: B027

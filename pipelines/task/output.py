@@ -40,6 +40,32 @@ class Answers:
     files: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Learning:
+    """What the harness must know of the loss.
+
+    Attributes:
+        mixes: what of it takes in the other examples of the micro-batch ("The softmax over the ...").
+        blank: with `Input.frame_counts`, the output that most moments have, such as CTC's blank; -1 is the last.
+    """
+
+    mixes: str | None = None
+    blank: int | None = None
+
+
+@dataclass(frozen=True)
+class SetScores:
+    """Metrics of a whole split that are no function of sums over examples, such as mAP.
+
+    Attributes:
+        better: whether more or less of each is better, in the order of the log.
+        compute: condensed answers and targets -> the value of each.
+    """
+
+    better: Mapping[str, Literal["max", "min"]]
+    compute: Callable[[dict[str, np.ndarray], dict[str, np.ndarray]], dict[str, float]]
+
+
 class Output(Part):
     """The output of a task. Of one's own: `watch`, `loss` and `scores`; by default the report has the mean of each score.
 
@@ -49,8 +75,7 @@ class Output(Part):
 
     watch: tuple[str, str]  # the metric to follow without its split, and "max" or "min": ("accuracy", "max")
     answers: Answers = Answers()
-    mixes: str | None = None  # what of the loss takes in the other examples of the micro-batch ("The softmax over the ...")
-    blank: ClassVar[int | None] = None  # with frame_counts: the output that most moments have, such as CTC's blank; -1 is the last
+    learning: ClassVar[Learning] = Learning()
 
     def __init__(self, task: Any):
         super().__init__(task)
@@ -107,10 +132,6 @@ class Output(Part):
 
     # ---- judging
 
-    def cannot_judge(self, source: Source) -> str | None:
-        """Why a source cannot be judged, with the remedy; None where it can. Asked before anything is answered."""
-        return None
-
     def condense(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> Condensed:
         """What is kept of a batch of answers and targets until all examples are answered: what `choose`, `judge` and `explain` need.
 
@@ -122,14 +143,10 @@ class Output(Part):
         """Facts that are chosen after training by the answers for validation, such as a threshold. They are saved with the model."""
         return {}
 
-    set_scores: Mapping[str, Literal["max", "min"]] = {}  # the metrics of `score_set`, and whether more or less is better
-
-    def score_set(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> dict[str, float]:
-        """Metrics of a whole split that are no function of sums over examples, such as mAP: all of `set_scores`, from condensed answers.
-
-        Computed at each validation where train.watch, or `watch` itself, names one of them.
-        """
-        return {}
+    @property
+    def set_scores(self) -> SetScores:
+        """Computed at each validation where train.watch, or `watch` itself, names one of them. By default there are none."""
+        return SetScores({}, lambda answers, targets: {})
 
     def judge(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], source: Source) -> Judgement:
         """Everything the report says about one split. Rows of answers and targets, condensed, are in the order of `source`.

@@ -51,7 +51,7 @@ class Evaluator:
         self.averages = {id(variable): average for variable, average in averages}
         self.task, self.model, self.source, self.machine = task, model, source, machine
         experiment = task.experiment
-        self.sets = watched(task) in task.output.set_scores  # then `scores` keeps all answers
+        self.sets = watched(task) in task.output.set_scores.better  # then `scores` keeps all answers
         batch = min(batch or experiment.evaluate.batch_size or max(256, experiment.train.batch_size), len(source))
         batch += -batch % machine.replicas
         self.plan = order.Plan(len(source), batch, machine.replicas)
@@ -83,7 +83,7 @@ class Evaluator:
             else:
                 metrics[name] = float((np.nanmean if name in own else np.mean)(parts[name], dtype=np.float64))
         if self.sets and self.machine.group.chief:
-            metrics |= output.score_set(*_sides(parts))
+            metrics |= output.set_scores.compute(*_sides(parts))
         agreed: dict[str, float] = self.machine.group.of_chief(metrics)
         return agreed
 

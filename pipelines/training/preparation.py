@@ -125,7 +125,7 @@ def divide_data(task: Task, kept: Kept) -> tuple[Splits, list[Transform]]:
     if not len(splits.train):
         raise DataError("the training split holds no examples")
     for name, source in (("validation", splits.validation), ("test", splits.test)):
-        if source is not None and (why := task.output.cannot_judge(source)) is not None:
+        if source is not None and (why := task.cannot_judge(source)) is not None:
             raise DataError(f"data.{name}: {why}")
     return splits, transforms
 
@@ -196,7 +196,7 @@ def find_watch(train: Train, task: Task, scores: list[str], splits: Splits) -> t
     name = train.watch.removeprefix("validation/")
     if name == own[0]:  # also where validation alone has it
         return own
-    sets = task.output.set_scores
+    sets = task.output.set_scores.better
     known = ["loss", *scores, *sets]
     if name not in known:
         near = get_close_matches(name, known, 1)

@@ -32,6 +32,12 @@ class FittedAtOnce(Task):
             model.put(self.input.fitted(self.chosen, final=True))
             self.facts["learned"] = self.input.validation.fingerprint()
 
+    def cannot_judge(self, source: Source) -> str | None:
+        if origin(source)[0].fingerprint() != self.facts.get("learned"):
+            return None
+        return ("the model has learned from this validation split since it was judged on it (model.refit), and the run's report has that "
+                "score: judge test, or train with model.refit: false")
+
     def _choose(self) -> Any:
         fitted = self.input.fitted(self.experiment.model)
         self.chosen, self.facts["fitted"] = fitted.settings, described(fitted)
@@ -42,12 +48,6 @@ class ClosedFormOutput(Output):
     """An output whose model may have learned from validation."""
 
     input: Interactions
-
-    def cannot_judge(self, source: Source) -> str | None:
-        if origin(source)[0].fingerprint() != self.facts.get("learned"):
-            return None
-        return ("the model has learned from this validation split since it was judged on it (model.refit), and the run's report has that "
-                "score: judge test, or train with model.refit: false")
 
     def explain(self, model: keras.Model, judgement: Judgement, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray],
                 source: Source) -> None:

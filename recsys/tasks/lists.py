@@ -34,6 +34,11 @@ BASIS = (
     "popularity: the user is unknown, and the model takes no history (model.history: 0)",
 )
 
+NOTHING_HELD_OUT = (
+    "lists are judged by users who have something held out, and train holds nothing out: judge validation or test (--split test); "
+    "other data are divided as the run's were (data.protocol, or a column of splits, data.split_key)"
+)
+
 
 class Lists(ClosedFormOutput):
     """The items that a user is to be shown, of the whole catalogue."""
@@ -89,18 +94,10 @@ class Lists(ClosedFormOutput):
             "basis": basis,
         }
 
-    def cannot_judge(self, source: Source) -> str | None:
-        if isinstance(origin(source)[0], UserSource):
-            return super().cannot_judge(source)
-        return (
-            "lists are judged by users who have something held out, and train holds nothing out: judge validation or test (--split test); "
-            "other data are divided as the run's were (data.protocol, or a column of splits, data.split_key)"
-        )
-
     def judge(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], source: Source) -> Judgement:
         base, numbers = origin(source)
         if not isinstance(base, UserSource):
-            raise DataError(str(self.cannot_judge(source)))
+            raise DataError(NOTHING_HELD_OUT)
         settings = self.experiment.evaluate
         judgement = judge_lists(
             answers["items"],
@@ -146,6 +143,9 @@ class ListTask(FittedAtOnce):
     input: Histories
     output: Lists
     experiment: Sequential | Retrieval
+
+    def cannot_judge(self, source: Source) -> str | None:
+        return super().cannot_judge(source) if isinstance(origin(source)[0], UserSource) else NOTHING_HELD_OUT
 
     @abstractmethod
     def build(self, options: dict[str, Any]) -> ScoringModel:

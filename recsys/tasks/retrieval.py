@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from pipelines.data.device_constants import Held
 from pipelines.data.source import ArraySource, Source, Tensors
+from pipelines.task.contract import Learning
 from recsys.data.catalogue import Catalogue
 from recsys.data.features import unused
 from recsys.data.log import index_type
@@ -91,7 +92,7 @@ class Events(Histories):
 class RetrievedLists(Lists):
     """Learned by a softmax over the items of the batch."""
 
-    mixes = "The softmax over the items of the batch"
+    learning = Learning(mixes="The softmax over the items of the batch")
     experiment: Retrieval
 
     def loss(self, outputs: Any, targets: Any, training: bool) -> tf.Tensor:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from pipelines.data.lengths import stacked
 from pipelines.data.source import Source, Tensors
 from pipelines.task import intervals
-from pipelines.task.contract import Answers, Features, Output
+from pipelines.task.contract import Answers, Features, Learning, Output
 from pipelines.task.results import Baseline, Judgement, Metric
 from speech.data.recordings import facts_of
 from speech.data.tokens import SPACE, Alphabet, normalized
@@ -35,7 +35,7 @@ class Transcript(Output):
     """By CTC. Facts: `unit`, `tokens`, `most_tokens`."""
 
     watch = ("token_error_rate", "min")
-    blank = -1
+    learning = Learning(blank=-1)
     english = False  # whether numbers may be written in digits and said in English
     answers = Answers({
         "text": "the transcript",

@@ -195,8 +195,8 @@ def test_it_answers_as_the_baseline_from_any_history_and_learns_from_validation_
     task.refit(model)
     after = lists(splits.test)
     assert (before != after).any() and (after == expected(splits.test, final=True))[:, :10].mean() > 0.99
-    assert "learned from this validation split" in task.output.cannot_judge(splits.validation)
-    assert task.output.cannot_judge(splits.test) is None
+    assert "learned from this validation split" in task.cannot_judge(splits.validation)
+    assert task.cannot_judge(splits.test) is None
 
 
 def test_features_are_not_for_models_in_closed_form():
@@ -241,7 +241,7 @@ def test_factors_answer_in_graph_as_they_were_fitted_and_learn_from_validation_i
     np.testing.assert_allclose(after.clip(0.5, 5.0), task.input.fitted(task.chosen, final=True)(asked["user"], asked["item"]), atol=1e-4)
     true = splits.test.arrays["label"]
     assert np.abs(before - after).max() > 1e-3 and np.mean((after - true) ** 2) < np.var(true)
-    assert "learned from this validation split" in task.output.cannot_judge(splits.validation)
+    assert "learned from this validation split" in task.cannot_judge(splits.validation)
     with pytest.raises(ConfigError, match="factors needs"):
         from_text(text + "loss: {name: click}\n", file="a.yaml")
     with pytest.raises(ConfigError, match="factors knows users and items by their ids"):

@@ -20,8 +20,8 @@ def test_that_the_softmax_sees_one_devices_examples_is_said_at_the_start(micro, 
         plan=plan, splits=SimpleNamespace(train=[1], validation=None, test=None), weights=[],
         update=SimpleNamespace(tables=SimpleNamespace(tables=[])), steps=1,
         feed=SimpleNamespace(summary="", spec={}), way=None,
-        learner=SimpleNamespace(model=keras.Sequential(), task=SimpleNamespace(output=SimpleNamespace(mixes=RetrievedLists.mixes))),
-        task=SimpleNamespace(output=SimpleNamespace(mixes=RetrievedLists.mixes), experiment=None), transforms=[],
+        learner=SimpleNamespace(model=keras.Sequential(), task=SimpleNamespace(output=RetrievedLists)),
+        task=SimpleNamespace(output=RetrievedLists, experiment=None), transforms=[],
         step=SimpleNamespace(train=SimpleNamespace(micro_batch_size=micro)),
     )
     lines: list[str] = []

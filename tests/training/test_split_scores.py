@@ -8,6 +8,7 @@ from sklearn.metrics import f1_score
 
 from pipelines.base.errors import ConfigError
 from pipelines.base.metric_kinds import better
+from pipelines.task.contract import SetScores
 from pipelines.training.evaluation import Evaluator
 from pipelines.training.session import assemble
 from tests.training.toy import CLASSES, ToyOutput, ToyTask, experiment
@@ -19,8 +20,6 @@ def macro_f1(sums):
 
 
 class SetOutput(ToyOutput):
-    set_scores = {"worst_class": "max"}
-
     @property
     def statistics(self):
         return {"macro_f1": macro_f1}
@@ -32,9 +31,13 @@ class SetOutput(ToyOutput):
     def condense(self, answers, targets):
         return {"predicted": answers["probabilities"].argmax(-1)}, targets
 
-    def score_set(self, answers, targets):
-        right = answers["predicted"] == targets["label"]
-        return {"worst_class": min(float(right[targets["label"] == label].mean()) for label in range(CLASSES))}
+    @property
+    def set_scores(self):
+        def compute(answers, targets):
+            right = answers["predicted"] == targets["label"]
+            return {"worst_class": min(float(right[targets["label"] == label].mean()) for label in range(CLASSES))}
+
+        return SetScores({"worst_class": "max"}, compute)
 
     def judge(self, answers, targets, source):
         one_hot = np.eye(CLASSES)[answers["predicted"]]
