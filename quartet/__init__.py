@@ -20,15 +20,28 @@ if TYPE_CHECKING:
     from pipelines.config.guard import Guard
     from pipelines.config.schema import Data, Experiment, Section, setting
     from pipelines.data.memory import Recordings
-    from pipelines.data.random import uniform
+    from pipelines.data.random import integers, uniform
     from pipelines.data.source import ArraySource, Source
     from pipelines.runs.launcher import Launcher
     from pipelines.runs.run_hook import RunHook
     from pipelines.serving.forms import Form
     from pipelines.serving.protocol import ServerProtocol
     from pipelines.stores.remote import Remote
-    from pipelines.task.contract import Answers, Decoding, Input, Output, PreparedForm, Requests, Signature, Splits, Task
-    from pipelines.task.results import Judgement, Metric
+    from pipelines.task.contract import (
+        Answers,
+        Decoding,
+        Input,
+        Learning,
+        Output,
+        PreparedForm,
+        Requests,
+        SetScores,
+        Signature,
+        Splits,
+        Task,
+        kept,
+    )
+    from pipelines.task.results import Baseline, Judgement, Metric
     from pipelines.training.transform import Transform
     from quartet.drafts import Draft, new
     from quartet.extend import (
@@ -76,6 +89,7 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "Untrusted": "pipelines.base.errors",
     # for extensions
     "ArraySource": "pipelines.data.source",
+    "Baseline": "pipelines.task.results",
     "Data": "pipelines.config.schema",
     "declare_metrics": "quartet.extend",
     "Experiment": "pipelines.config.schema",
@@ -107,18 +121,18 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "ServerProtocol": "pipelines.serving.protocol",
     "setting": "pipelines.config.schema",
     "Source": "pipelines.data.source",
-    **dict.fromkeys(("Answers", "Decoding", "Input", "Output", "PreparedForm", "Requests", "Signature", "Splits", "Task"),
-                    "pipelines.task.contract"),
+    **dict.fromkeys(("Answers", "Decoding", "Input", "kept", "Learning", "Output", "PreparedForm", "Requests", "SetScores", "Signature",
+                     "Splits", "Task"), "pipelines.task.contract"),
     "Transform": "pipelines.training.transform",
     "Storage": "pipelines.base.storage",
-    "uniform": "pipelines.data.random",
+    **dict.fromkeys(("integers", "uniform"), "pipelines.data.random"),
 }
 
 __all__ = [
-    "Answers", "ArraySource", "ConfigError", "Data", "DataError", "Decoding", "Draft", "Evaluation", "Experiment", "Form", "Guard",
-    "Input", "Interrupted", "Judgement", "Launcher", "Metric", "MetricKind", "Output", "PreparedForm", "QuartetError", "Recordings",
-    "Remote", "Requests", "Run", "RunHook", "Search", "Section", "ServerProtocol", "Signature", "Source", "Splits", "Storage", "Task",
-    "TrainingError", "Transform", "Untrusted", "check", "declare_metrics", "load", "new",
+    "Answers", "ArraySource", "Baseline", "ConfigError", "Data", "DataError", "Decoding", "Draft", "Evaluation", "Experiment", "Form",
+    "Guard", "Input", "Interrupted", "Judgement", "Launcher", "Learning", "Metric", "MetricKind", "Output", "PreparedForm", "QuartetError",
+    "Recordings", "Remote", "Requests", "Run", "RunHook", "Search", "Section", "ServerProtocol", "SetScores", "Signature", "Source",
+    "Splits", "Storage", "Task", "TrainingError", "Transform", "Untrusted", "check", "declare_metrics", "integers", "kept", "load", "new",
     "register_augmentation", "register_command", "register_domain", "register_form", "register_guard",
     "register_hook", "register_launcher", "register_metric", "register_model", "register_options",
     "register_protocol", "register_remote", "register_source", "register_storage", "register_task",

@@ -31,7 +31,7 @@ from pipelines.config.doors import (
     TRANSFORMS,
     Door,
 )
-from pipelines.config.schema import METRICS, Experiment, Monitor, Section, Train
+from pipelines.config.schema import METRICS, STATISTICS, Experiment, Monitor, Section, Train
 from pipelines.config.variants import add_settings
 
 Builder = TypeVar("Builder", bound=Callable[..., Any])
@@ -88,16 +88,19 @@ def register_augmentation(task: str, settings: type[Section]) -> Callable[[Build
 
 
 def register_metric(settings: type[Section], *, better: Literal["max", "min"] | None = None, share: bool = False,
-                    title: str | None = None) -> Callable[[Builder], Builder]:
-    """A decorator for a metric of any task, chosen by `evaluate.metrics: [{name: ...}]`: its mean over the examples that are judged.
+                    title: str | None = None, statistic: Callable[[Any], Any] | None = None) -> Callable[[Builder], Builder]:
+    """A decorator for a metric of any task, chosen by `evaluate.metrics: [{name: ...}]`: its mean over the examples that are judged, or
+    the `statistic` of its sums over them.
 
     The function is handed those of these that it names: `(settings, outputs, targets, facts)`, the model's outputs, what the task's `loss`
-    is given and what was learned from train (`facts["classes"]`); in graph, it gives [batch] numbers, NaN where an example does not count.
+    is given and what was learned from train (`facts["classes"]`); in graph, it gives [batch] numbers, or [batch, sums] with a statistic,
+    NaN where an example does not count.
     `train.watch` and `tune.objective` may name it.
 
     Args:
         settings: its section; the name in `name: Literal["..."]` is the metric's.
         better, share, title: as of `MetricKind`.
+        statistic: sums over examples, [m, sums] float64, to the metric [m], such as the quotient of two; NumPy.
 
     Raises:
         ConfigError: as `register_model` does, or the name means another metric already.
@@ -106,6 +109,8 @@ def register_metric(settings: type[Section], *, better: Literal["max", "min"] | 
     def add(function: Builder) -> Builder:
         declare_metrics(**dict.fromkeys(get_args(settings.model_fields["name"].annotation), MetricKind(better, share, title)))
         METRICS.add(settings, function)
+        if statistic is not None:
+            STATISTICS[settings] = statistic
         return function
 
     return add

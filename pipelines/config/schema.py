@@ -23,6 +23,7 @@ from pipelines.config.section import setting as setting
 from pipelines.config.variants import Variants
 
 METRICS = Variants(what="metric")  # of one's own, for any task
+STATISTICS: dict[type, Any] = {}  # of those that give sums, by their section: what makes the metric of them
 
 
 class Data(Section):

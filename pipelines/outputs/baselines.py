@@ -66,6 +66,7 @@ def put_beside(judgement: Judgement, baseline: Baseline, own: np.ndarray, other:
 
     Args:
         judgement: of the examples that count, drawn by its units.
+        baseline: of scores.
         own, other: [n], the metric of each example, of the model and of the baseline; `own` is NaN where one does not count.
         cost: what the model was trained for besides its score, and the baseline was not.
     """
@@ -79,6 +80,26 @@ def put_beside(judgement: Judgement, baseline: Baseline, own: np.ndarray, other:
         {"model": name, **_bounded(baseline.metric, metric), **_bounded(f"gain_in_{baseline.metric}", over)}
         for name, metric, over in (("this model", here, None), (baseline.name, there, gain))]
     compare(judgement, baseline.metric, baseline.name, here, there, gain, cost=cost)
+
+
+def put_judged_beside(judgement: Judgement, name: str, other: Judgement, watch: tuple[str, str], *, cost: Cost | None = None) -> None:
+    """As `put_beside`, of a baseline whose answers were judged as the model's were; both drew the same resamples.
+
+    Args:
+        watch: of the task's output: the metric by which they are compared, and "max" or "min".
+    """
+    metric, sign = watch[0], 1.0 if watch[1] == "max" else -1.0
+    shared = [key for key in judgement.metrics if key in other.metrics]
+    if metric not in shared:
+        return
+    here, there = judgement.metrics[metric], other.metrics[metric]
+    paired = here.drawn is not None and there.drawn is not None and len(here.drawn) == len(there.drawn)
+    drawn = sign * (here.drawn - there.drawn) if paired else np.array([])  # type: ignore[operator]
+    gain = intervals.measured(sign * (here.value - there.value), drawn, here.n or 0, judgement.units or EXAMPLES)
+    judgement.tables["baselines"] = [
+        {"model": who, **{column: value for key in shared for column, value in _bounded(key, of.metrics[key]).items()},
+         **_bounded(f"gain_in_{metric}", over)} for who, of, over in (("this model", judgement, None), (name, other, gain))]
+    compare(judgement, metric, name, here, there, gain, cost=cost)
 
 
 def compare(judgement: Judgement, metric: str, baseline: str, own: Metric, other: Metric, gain: Metric, *,

@@ -8,7 +8,7 @@ import numpy as np
 from pipelines.base.progress import Work
 from pipelines.data.source import Source
 from pipelines.data.stream import StreamSource
-from pipelines.outputs.baselines import put_beside
+from pipelines.outputs.baselines import put_beside, put_judged_beside
 from pipelines.runs.work import Policy
 from pipelines.task.contract import Condensed
 from pipelines.task.own_metrics import add_own
@@ -17,10 +17,12 @@ from pipelines.training.evaluation import Evaluator
 from pipelines.training.session import Session
 
 
-def evaluator(session: Session, source: Source, *, alone: bool = False) -> Evaluator:
-    """What answers a source with the session's model as it is now; `alone`: on this host, without the others."""
+def evaluator(session: Session, source: Source, *, alone: bool = False, answer: Callable[[Any], Any] | None = None) -> Evaluator:
+    """What answers a source with the session's model as it is now, or with a baseline's `answer`; `alone`: on this host, without the
+    others."""
     machine = session.machine.alone() if alone else session.machine
-    return Evaluator(session.task, session.model, source, machine=machine, averages=session.averages, trained=True, say=session.say)
+    return Evaluator(session.task, session.model, source, machine=machine, averages=session.averages, trained=True, say=session.say,
+                     answer=answer)
 
 
 def validation(session: Session) -> Evaluator | None:
@@ -72,13 +74,19 @@ def judge(session: Session, policy: Policy, watching: Evaluator | None, known: C
         source = getattr(session.splits, split)
         with Work(session.say, f"judging {split}"):
             judgement = judgements[split] = session.task.output.judge(answers, targets, source)
-            add_own(judgement, one.own, evaluate.bootstrap)
+            add_own(judgement, one.own, session.task)
             if policy.details:
                 session.task.output.explain(session.model, judgement, answers, targets, source)
         if baseline is not None:
-            own, other = session.task.output.each(answers, targets), baseline.score(source)
-            cost = next((one.cost for one in session.transforms if one.cost), None)
-            put_beside(judgement, baseline, own, other, evaluate.bootstrap, cost=cost)
+            with Work(session.say, f"judging the cheap baseline on {split}"):
+                cost = next((one.cost for one in session.transforms if one.cost), None)
+                if baseline.score is not None:
+                    own, other = session.task.output.each(answers, targets), baseline.score(source)
+                    put_beside(judgement, baseline, own, other, evaluate.bootstrap, cost=cost)
+                else:
+                    rival = evaluator(session, source, alone=session.machine.group.size > 1, answer=baseline.answer)
+                    theirs = session.task.output.judge(*rival.judged(), source)
+                    put_judged_beside(judgement, baseline.name, theirs, session.task.output.watch, cost=cost)
         if judgement.beaten and policy.guidance and (split == "test" or test is None):
             warn(judgement.beaten)
     return judgements

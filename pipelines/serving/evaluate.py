@@ -176,7 +176,7 @@ def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = No
     answers, targets = evaluator.judged()
     seconds = time.perf_counter() - began
     judgement = run.task.output.judge(answers, targets, source)
-    add_own(judgement, evaluator.own, experiment.evaluate.bootstrap)
+    add_own(judgement, evaluator.own, run.task)
     run.task.output.explain(run.model, judgement, answers, targets, source)
     if run.machine.precision != run.judged_precision:
         notes.append(f"Judged in {run.machine.precision}; the run's own report is in {run.judged_precision}.")

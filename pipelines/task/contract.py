@@ -15,7 +15,7 @@ from pipelines.data.source import Source, Tensors
 from pipelines.task.drawing_budget import DrawingBudget
 from pipelines.task.facts import Facts
 from pipelines.task.input import Cheap, Decoding, Input, Part, Signature, alone
-from pipelines.task.output import Answers, Condensed, Features, Learning, Output, SetScores
+from pipelines.task.output import Answers, Condensed, Features, Learning, Output, SetScores, kept
 from pipelines.task.prepared_form import PreparedForm
 from pipelines.task.requests import Read, Requests
 from pipelines.task.splits import Splits
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 __all__ = ["Answers", "Cheap", "Condensed", "Decoding", "Features", "Input", "Learning", "Output", "Part", "PreparedForm", "Read",
-           "Requests", "SetScores", "Signature", "Splits", "Task"]
+           "Requests", "SetScores", "Signature", "Splits", "Task", "kept"]
 
 
 class Task(ABC):

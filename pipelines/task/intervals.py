@@ -165,6 +165,25 @@ def resampled_by_counts(statistic: Callable[[np.ndarray], np.ndarray], n: int, *
     return measured(value, np.concatenate([statistic(counts) for counts in blocks]), n, units)
 
 
+def of_sets(compute: Callable[[dict, dict], dict[str, float]], answers: Mapping[str, np.ndarray], targets: Mapping[str, np.ndarray], *,
+            resamples: int = 100, seed: int = 0, units: Units = EXAMPLES) -> dict[str, Metric]:
+    """Metrics of all answers of a split that are no function of sums, with intervals: each is computed anew of every resample.
+
+    Args:
+        compute: answers and targets, each name -> [examples, ...], to the value of each metric.
+        resamples: 0: without intervals.
+    """
+    n = len(next(iter((*answers.values(), *targets.values()))))
+    values, drawn = compute(dict(answers), dict(targets)), dict[str, list[float]]()
+    for counts in resample_counts(n, resamples=resamples, seed=seed, units=units):
+        for row in counts.astype(np.int64):
+            numbers = np.repeat(np.arange(n), row)
+            found = compute(*({name: value[numbers] for name, value in side.items()} for side in (answers, targets)))
+            for name, value in found.items():
+                drawn.setdefault(name, []).append(value)
+    return {name: measured(value, np.array(drawn.get(name, [])), n, units) for name, value in values.items()}
+
+
 def bounds(drawn: np.ndarray, value: float, *, level: float = LEVEL, kind: Kind = "percentile") -> tuple[float | None, float | None]:
     """The interval from bootstrap values; values where the metric is undefined (NaN) are left out.
 

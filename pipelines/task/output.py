@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 # answers and targets, each name -> array [examples, ...]
 Condensed = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
 
+SCORE = "score/"  # before the names of scores among what is kept of answers
+SMALL = 64  # values an example that an answer or target may have to be kept beside its scores
+
 # a source and a function in graph to the function's value of the model's inputs of each example, and the targets
 Features = Callable[[Source, Callable[[Any], Any]], tuple[np.ndarray, dict[str, np.ndarray]]]
 
@@ -60,10 +63,24 @@ class SetScores:
     Attributes:
         better: whether more or less of each is better, in the order of the log.
         compute: condensed answers and targets -> the value of each.
+        resamples: how often the default `judge` computes them of examples drawn anew, for their intervals, which 0 leaves out.
     """
 
     better: Mapping[str, Literal["max", "min"]]
     compute: Callable[[dict[str, np.ndarray], dict[str, np.ndarray]], dict[str, float]]
+    resamples: int = 100
+
+
+def kept(scores: Mapping[str, Any], answers: Mapping[str, np.ndarray], targets: Mapping[str, np.ndarray]) -> Condensed:
+    """What the default `Output.judge` needs of a batch: the scores of each example, and what is small of its answer and target.
+
+    Args:
+        scores: name -> [batch], or [batch, sums] of one in `Output.statistics`; arrays or tensors.
+    """
+    def small(values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {name: value for name, value in values.items() if value.size <= SMALL * len(value)}
+
+    return {**small(answers), **{SCORE + name: np.asarray(value) for name, value in scores.items()}}, small(targets)
 
 
 class Output(Part):
@@ -135,9 +152,18 @@ class Output(Part):
     def condense(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> Condensed:
         """What is kept of a batch of answers and targets until all examples are answered: what `choose`, `judge` and `explain` need.
 
-        It should not grow with the number of classes: all the probabilities of a million examples and classes fit no memory.
+        It should not grow with the number of classes: all the probabilities of a million examples and classes fit no memory. By default
+        all of it for a `judge` of one's own. For the default one what `kept` leaves: the scores of each example, so that a mask costs as
+        little as a number. Answers are then the model's outputs; where they are not, `kept(scores of the answers, answers, targets)` is
+        to be returned here.
         """
-        return answers, targets
+        import tensorflow as tf
+
+        if type(self).judge is not Output.judge:
+            return answers, targets
+        outputs: Any = answers.get("answer", answers)
+        return kept(self.scores(tf.nest.map_structure(tf.constant, outputs), tf.nest.map_structure(tf.constant, alone(targets))),
+                    answers, targets)
 
     def choose(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> dict[str, Any]:
         """Facts that are chosen after training by the answers for validation, such as a threshold. They are saved with the model."""
@@ -151,19 +177,20 @@ class Output(Part):
     def judge(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], source: Source) -> Judgement:
         """Everything the report says about one split. Rows of answers and targets, condensed, are in the order of `source`.
 
-        By default the metric of each of `scores`, with its interval, and a table of answers and targets; `answer` and `condense` must then
-        leave the model's outputs as they are.
+        By default the metric of each of `scores`, and those of `set_scores`, with their intervals, and a table of answers and targets.
         """
-        import tensorflow as tf
-
-        units = self.input.units(source)
-        outputs = alone(answers) if "answer" in answers else dict(answers)
-        scores = self.scores(tf.nest.map_structure(tf.constant, outputs), tf.nest.map_structure(tf.constant, alone(targets)))
-        values = {name: np.asarray(score) for name, score in scores.items()}
-        how: Any = {"resamples": self.experiment.evaluate.bootstrap, "units": units}
+        units, resamples = self.input.units(source), self.experiment.evaluate.bootstrap
+        how: Any = {"resamples": resamples, "units": units}
+        values = {name.removeprefix(SCORE): value for name, value in answers.items() if name.startswith(SCORE)}
+        if not values and not self.set_scores.better:
+            raise TypeError(f"{type(self).__name__}.condense leaves no scores for the default judge; end it with quartet.kept(...)")
         metrics = {name: intervals.interval(each, self.statistics[name], **how) if name in self.statistics else intervals.mean(each, **how)
                    for name, each in values.items()}
-        flat = {name: value.reshape(len(value)) for name, value in {**targets, **answers, **values}.items() if value.size == len(value)}
+        if self.set_scores.better:
+            metrics |= intervals.of_sets(self.set_scores.compute, answers, targets, resamples=min(self.set_scores.resamples, resamples),
+                                         units=units)
+        every = {**targets, **{name.removeprefix(SCORE): value for name, value in answers.items()}}
+        flat = {name: value.reshape(len(value)) for name, value in every.items() if value.size == len(value)}
         names = [source.name(number) for number in range(len(source))]
         return Judgement(metrics, units=units, predictions={"example": names, **flat}, notes=units.notes())
 
@@ -174,14 +201,24 @@ class Output(Part):
     def baseline(self, train: Source, features: Features) -> Baseline | None:
         """A cheap model fitted on train within seconds, beside which the report puts this one; None where `judge` does that, or none fits.
 
+        One that gives answers (`Baseline.answer`) is condensed and judged as the model is.
+
         Args:
             features: (source, function in graph) -> (the function's value of the model's inputs, [n, ...]; targets, each [n, ...]).
         """
         return None
 
     def each(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> np.ndarray:
-        """The metric of `baseline` of each example, [n] float64, of answers as `condense` leaves them; NaN where one does not count."""
-        raise TypeError(f"{type(self).__name__} has a baseline, and does not say how each example was answered")
+        """The watched metric of each example, or that of a `Baseline.score`, [n] float64, of answers as `condense` leaves them; NaN where
+        one does not count. By default of the scores that are kept; of sums the metric of each example's own.
+
+        Raises:
+            TypeError: it is no score of an example.
+        """
+        values = answers.get(SCORE + self.watch[0])
+        if values is None:
+            raise TypeError(f"{type(self).__name__} does not say how each example was answered")
+        return np.asarray(values if values.ndim == 1 else self.statistics[self.watch[0]](values), np.float64)
 
     # ---- while it trains
 

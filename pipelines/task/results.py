@@ -70,16 +70,23 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Baseline:
-    """A fitted cheap model.
+    """A fitted cheap model; it gives answers, or scores alone.
 
     Attributes:
         name: what it is, as the report calls it: "kernel ridge on 16 x 16 px".
         metric: the metric that `score` gives of each example: "accuracy".
         score: a source -> [n] float64, of each of its examples.
-        better: "max" where larger is better, "min" where smaller is.
+        better: "max" where more of `metric` is better, "min" where less is.
+        answer: a batch of the model's inputs -> its answers, in graph, as `Output.answer` gives them; a single tensor is the entry
+            `answer`. They are judged as the model's are, by all its metrics.
     """
 
     name: str
-    metric: str
-    score: Callable[[Source], np.ndarray]
+    metric: str = ""
+    score: Callable[[Source], np.ndarray] | None = None
     better: str = "max"
+    answer: Callable[[Any], Any] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.score is None) == (self.answer is None) or bool(self.metric) != (self.score is not None):
+            raise ValueError(f"{self.name}: a baseline has an answer, or a metric with its score")

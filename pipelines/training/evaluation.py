@@ -19,7 +19,7 @@ from pipelines.machine import compiling
 from pipelines.machine.compiling import constant
 from pipelines.machine.devices import Machine
 from pipelines.task.contract import Condensed, Task
-from pipelines.task.own_metrics import own_scores
+from pipelines.task.own_metrics import own_scores, own_statistics
 from pipelines.training.totals import losses, metric_of
 
 Arrays = dict[str, np.ndarray]
@@ -42,12 +42,14 @@ class Evaluator:
         batch: examples a step over all devices, rounded up to a multiple of them; None: as the experiment says.
         averages: (variable of the model, its replacement in `scores`), such as weights and statistics with their moving averages.
         trained: the weights stay as they are now, which makes the answers of a pretrained encoder faster.
+        answer: what answers in the place of the model, as `Baseline.answer` does.
         say: is told how far judging is, where that takes long.
     """
 
     def __init__(self, task: Task, model: keras.Model, source: Source, *, machine: Machine, batch: int | None = None,
-                 averages: Iterable[tuple[keras.Variable, keras.Variable]] = (), trained: bool = False, say: Say = silent):
-        self.say = say
+                 averages: Iterable[tuple[keras.Variable, keras.Variable]] = (), trained: bool = False, say: Say = silent,
+                 answer: Callable[[Any], Any] | None = None):
+        self.say, self.answer = say, answer
         self.averages = {id(variable): average for variable, average in averages}
         self.task, self.model, self.source, self.machine = task, model, source, machine
         experiment = task.experiment
@@ -74,12 +76,13 @@ class Evaluator:
         if parts is None:
             return None
         output, own = self.task.output, {one.name for one in self.task.experiment.evaluate.metrics}
-        statistics, metrics = output.statistics, dict[str, float]()
+        statistics, metrics = {**output.statistics, **own_statistics(self.task)}, dict[str, float]()
         for name in (name for name in parts if "/" not in name):
             if name == "loss" and COUNT in parts:
                 metrics[name] = float(parts[name].sum(dtype=np.float64) / max(parts[COUNT].sum(dtype=np.float64), 1.0))
             elif name in statistics:
-                metrics[name] = metric_of(parts[name].sum(0, dtype=np.float64), len(parts[name]), statistics[name])
+                sums = np.asarray(np.nansum(parts[name], 0, dtype=np.float64))  # NaN: an example that does not count
+                metrics[name] = metric_of(sums, len(parts[name]), statistics[name])
             else:
                 metrics[name] = float((np.nanmean if name in own else np.mean)(parts[name], dtype=np.float64))
         if self.sets and self.machine.group.chief:
@@ -193,7 +196,11 @@ class Evaluator:
                 outputs.append(self._outputs(x))
                 return outputs[-1]
 
-            answers, targets = self.task.output.answer(model, inputs), self.task.output.targets(examples)
+            targets = self.task.output.targets(examples)
+            if self.answer is not None:
+                given = self.answer(inputs)
+                return _named(given if isinstance(given, dict) else {"answer": given}, targets)
+            answers = self.task.output.answer(model, inputs)
             own = own_scores(self.task, outputs[0], learned) if self.task.experiment.evaluate.metrics else {}
             return _named(answers, targets) | {f"own/{k}": v for k, v in own.items()}
 

@@ -11,6 +11,7 @@ import tensorflow as tf
 from pipelines.base.errors import ConfigError
 from pipelines.task.contract import Task
 from pipelines.task.intervals import Statistic
+from pipelines.task.own_metrics import own_statistics
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def find_scores(task: Task, model: keras.Model, spec: Mapping[str, tf.TensorSpec
     one = {key: tf.TensorSpec([1, *value.shape], value.dtype) for key, value in spec.items()}
     shapes = {name: value.shape for name, value in
               tf.function(scores, autograph=False).get_concrete_function(one).structured_outputs.items()}
-    statistics = dict(task.output.statistics)
+    statistics = {**task.output.statistics, **own_statistics(task)}
     for name, shape in shapes.items():
         if shape.rank not in ((2,) if name in statistics else (1, None)):  # an edit distance knows no shape beforehand
             raise ConfigError(f"{task.experiment.task}: the score {name} has the shape {shape}; it must be [batch], a number for each "

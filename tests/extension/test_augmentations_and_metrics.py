@@ -46,9 +46,24 @@ def odd_ones(settings, outputs):
     ones = tf.ones([tf.shape(first)[0]])
     value = tf.where(tf.range(tf.shape(first)[0]) % 2 == 1, ones, float("nan"))
     return value[:, None] if settings.columns else value
+
+
+class Quotient(quartet.Section):
+    "Twice what is there by what is there."
+    name: Literal["quotient"]
+
+
+@quartet.register_metric(Quotient, better="max", statistic=lambda sums: sums[:, 0] / sums[:, 1])
+def quotient(settings, outputs):
+    import tensorflow as tf
+
+    first = tf.cast(tf.nest.flatten(outputs)[0], tf.float32)
+    ones = tf.ones([tf.shape(first)[0]])
+    there = tf.where(tf.range(tf.shape(first)[0]) % 2 == 1, ones, float("nan"))
+    return tf.stack([2.0 * there, there], 1)
 '''
 IMAGES = "task: vision.classification\ndata: {source: digits}\nmodel: {name: cnn, widths: [4], hidden: 4}\n"
-EVALUATE = "train: {devices: cpu}\nevaluate: {metrics: [{name: odd_ones}]}\n"
+EVALUATE = "train: {devices: cpu}\nevaluate: {metrics: [{name: odd_ones}, {name: quotient}]}\n"
 
 
 @pytest.fixture(scope="module")
@@ -127,15 +142,17 @@ def test_a_metric_is_judged_on_a_task_of_any_domain(used, text):
     experiment = from_text(text).experiment
     session = assemble(experiment, task_class(experiment.task))
     one = Evaluator(session.task, session.model, session.splits.validation, machine=session.machine, batch=16)
-    assert one.scores()["odd_ones"] == 1.0
+    scores = one.scores()
+    assert scores["odd_ones"] == 1.0 and scores["quotient"] == 2.0
     judgement = session.task.output.judge(*one.judged(), one.source)
-    add_own(judgement, one.own, 100)
+    add_own(judgement, one.own, session.task)
     metric = judgement.metrics["odd_ones"]
     assert metric.value == 1.0 and 0 < metric.n < len(one.source)
+    assert judgement.metrics["quotient"].value == 2.0 and judgement.metrics["quotient"].n == metric.n
 
 
 @pytest.mark.parametrize(("metrics", "message"), [
-    ("[{name: odd_ones, columns: 1}]", "evaluate.metrics: odd_ones gives the shape (1, 1), not [batch]: a number for each example"),
+    ("[{name: odd_ones, columns: 1}]", "evaluate.metrics: odd_ones gives the shape (1, 1), not [batch]: a number for each example, or "),
     ("[{name: odd_ones}, {name: odd_ones}]", "evaluate.metrics: there is a metric odd_ones already"),
 ])
 def test_a_metric_that_cannot_be_is_an_error_before_training(used, metrics, message):

@@ -1,5 +1,6 @@
 """An output from outside keeps the whole contract with the inputs of two domains."""
 
+import json
 
 import numpy as np
 import pytest
@@ -41,11 +42,13 @@ def test_with_texts(tmp_path):
 
 
 def check(experiment, folder, inputs):
-    import json
-
     (folder / "runs").mkdir()
     done = processes.run("-c", PROGRAM, ROOT / "tests" / "sample_extension", json.dumps(experiment), folder / "runs", json.dumps(inputs),
                          cwd=ROOT)
     assert done.returncode == 0, done.stderr[-3000:]
+    report = json.loads((folder / "runs" / "run" / "report" / "report.json").read_text())
+    model, middle = report["tables"]["test/baselines"]
+    assert middle["model"] == "the class in the middle" and middle["off_by"] > 0
+    assert middle["gain_in_off_by"] == pytest.approx(middle["off_by"] - model["off_by"])  # less is better
 
 

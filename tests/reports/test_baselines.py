@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from pipelines.outputs.baselines import put_beside
+from pipelines.outputs.baselines import put_beside, put_judged_beside
 from pipelines.outputs.cross_entropy import largest_share
+from pipelines.task import intervals
 from pipelines.task.results import Baseline, Judgement
 from pipelines.task.units import grouped
 from pipelines.training.transform import Cost
@@ -46,6 +47,25 @@ def test_of_a_run_that_gives_up_something_it_says_what_that_costs():
 def test_the_gain_is_drawn_by_groups_where_there_are_any():
     alone, groups = (beside(0.9, 0.8, units=units).tables["baselines"][1] for units in (None, grouped(np.arange(400) // 40, "speaker")))
     assert groups["gain_in_accuracy_high"] > 1.5 * alone["gain_in_accuracy_high"]
+
+
+def test_a_baseline_that_answers_is_compared_by_what_was_judged_of_it():
+    errors = np.random.default_rng(0).exponential(1.0, 300)
+    ours, theirs = (Judgement({"error": intervals.mean(values), "n": intervals.mean(values + 1)}) for values in (errors, errors + 0.2))
+    put_judged_beside(ours, "the mean", theirs, ("error", "min"))
+    row = ours.tables["baselines"][1]
+    assert row["model"] == "the mean" and row["n"] == pytest.approx(errors.mean() + 1.2)
+    assert row["gain_in_error_low"] == pytest.approx(0.2, abs=1e-6)  # paired: the same examples were drawn
+    assert ours.compared.startswith("Better than the cheap baseline (the mean, fitted in seconds): Error") and ours.beaten is None
+    put_judged_beside(theirs, "the mean", ours, ("error", "min"))
+    assert theirs.compared.startswith("Worse than")
+
+
+@pytest.mark.parametrize("given", [
+    {}, {"answer": len, "metric": "error"}, {"answer": len, "score": len, "metric": "error"}, {"score": len}])
+def test_a_baseline_answers_or_has_scores_of_a_metric(given):
+    with pytest.raises(ValueError, match="it: a baseline has an answer, or a metric with its score"):
+        Baseline("it", **given)
 
 
 def test_too_few_are_counted_in_what_was_drawn():

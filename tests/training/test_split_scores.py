@@ -8,7 +8,7 @@ from sklearn.metrics import f1_score
 
 from pipelines.base.errors import ConfigError
 from pipelines.base.metric_kinds import better
-from pipelines.task.contract import SetScores
+from pipelines.task.contract import Output, SetScores, kept
 from pipelines.training.evaluation import Evaluator
 from pipelines.training.session import assemble
 from tests.training.toy import CLASSES, ToyOutput, ToyTask, experiment
@@ -28,20 +28,20 @@ class SetOutput(ToyOutput):
         given, true = tf.one_hot(tf.argmax(outputs, -1), CLASSES), tf.one_hot(targets, CLASSES)
         return {**super().scores(outputs, targets), "macro_f1": tf.concat([given * true, given, true], -1)}
 
+    judge = Output.judge
+
     def condense(self, answers, targets):
-        return {"predicted": answers["probabilities"].argmax(-1)}, targets
+        predicted = answers["probabilities"].argmax(-1)
+        return kept(self.scores(np.eye(CLASSES)[predicted], targets["label"]), {"predicted": predicted}, targets)
 
     @property
     def set_scores(self):
         def compute(answers, targets):
             right = answers["predicted"] == targets["label"]
-            return {"worst_class": min(float(right[targets["label"] == label].mean()) for label in range(CLASSES))}
+            return {"worst_class": min(float(right[targets["label"] == label].mean()) for label in range(CLASSES)),
+                    "right": float(right.mean())}
 
-        return SetScores({"worst_class": "max"}, compute)
-
-    def judge(self, answers, targets, source):
-        one_hot = np.eye(CLASSES)[answers["predicted"]]
-        return super().judge({"probabilities": one_hot}, targets, source)
+        return SetScores({"worst_class": "max", "right": "max"}, compute)
 
 
 class SetTask(ToyTask):
@@ -98,6 +98,44 @@ class CountedOutput(ToyOutput):
 
 class CountedTask(ToyTask):
     output_class = CountedOutput
+
+
+def test_what_is_kept_by_default_is_scores_and_small_answers_and_a_report_follows_from_them():
+    session = assemble(experiment(evaluate={"bootstrap": 100}), SetTask)
+    evaluator = Evaluator(session.task, session.model, session.splits.validation, machine=session.machine, batch=16)
+    predicted, true = answered(session)
+    answers, targets = evaluator.judged()
+    assert set(answers) == {"predicted", "score/accuracy", "score/macro_f1"} and set(targets) == {"label"}
+    judgement = session.task.output.judge(answers, targets, evaluator.source)
+    right = predicted == true
+    expected = {"accuracy": right.mean(), "macro_f1": f1_score(true, predicted, average="macro", labels=range(CLASSES), zero_division=0),
+                "worst_class": min(right[true == label].mean() for label in range(CLASSES)), "right": right.mean()}
+    assert {name: metric.value for name, metric in judgement.metrics.items()} == pytest.approx(expected)
+    one, other = judgement.metrics["right"], judgement.metrics["accuracy"]
+    np.testing.assert_allclose(one.drawn, other.drawn)  # each resample holds the same examples
+    assert one.low < one.value < one.high
+    np.testing.assert_array_equal(session.task.output.each(answers, targets), right)
+
+
+def test_a_large_answer_is_not_kept_beside_its_scores():
+    masks = np.zeros([4, 99, 99])
+    answers, targets = kept({"iou": tf.ones([4, 2])}, {"mask": masks, "count": np.zeros(4)}, {"mask": masks})
+    assert set(answers) == {"count", "score/iou"} and not targets
+
+
+def test_a_default_judge_without_scores_is_an_error():
+    class Bare(SetOutput):
+        set_scores = SetScores({}, dict)
+
+        def condense(self, answers, targets):
+            return answers, targets
+
+    class BareTask(ToyTask):
+        output_class = Bare
+
+    session = assemble(experiment(), BareTask)
+    with pytest.raises(TypeError, match=r"Bare\.condense leaves no scores for the default judge"):
+        session.task.output.judge({}, {}, session.splits.validation)
 
 
 @pytest.mark.parametrize("accumulation", [1, 4])
