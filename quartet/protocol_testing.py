@@ -57,7 +57,7 @@ class _Doubling:
     classes: list[str] | None = None
     sends, decodes = "a number", False
     meanings: Mapping[str, str] = {}
-    files: Mapping[str, str] = {}
+    kinds: Mapping[str, str] = {}
     details: Sequence[str] = ()
     ranked: Sequence[str] = ()
 

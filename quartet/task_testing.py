@@ -138,6 +138,7 @@ def check_export(run: Any, rows: Sequence[dict[str, Any]], folder: Path) -> Path
     """
     raw = stacked(run.task, rows)
     expected = respond(run, run.task.input.receive(raw))
+    check_kinds(run, expected)
     target = export(run, folder / "exported")
     refuse_reaching(target)  # what a server accepts of strangers includes every export of ours
     np.savez(folder / "raw.npz", **{name: _plain(value) for name, value in raw.items()})  # type: ignore[arg-type]
@@ -162,6 +163,18 @@ def check_export(run: Any, rows: Sequence[dict[str, Any]], folder: Path) -> Path
 def _plain(value: tf.Tensor) -> np.ndarray:
     array: np.ndarray = value.numpy()
     return array.astype("S") if value.dtype == tf.string else array
+
+
+def check_kinds(run: Any, answers: Mapping[str, Any]) -> None:
+    """What the output says of its answers is said of outputs that are there, of their type; their lists are counted."""
+    said, count = run.task.output.answers, answers.get("count")
+    for name, kind in said.kinds.items():
+        assert name in answers, f"Output.answers speaks of {name}, which is no output"
+        value = answers[name]
+        right = value.shape.rank == 3 and value.shape[-1] == 4 if kind == "boxes" else value.dtype == tf.string
+        assert right, f"Output.answers calls {name} {kind}, and it is {value.dtype.name} of shape {value.shape}"
+    counts = count is not None and count.dtype.is_integer
+    assert counts or not said.ranked, f"{said.ranked} end after an output `count`, which is not there"
 
 
 def check_page(run: Any) -> None:

@@ -1,6 +1,7 @@
 """The server's interface as OpenAPI 3.1 describes it, with the inputs and outputs of its models."""
 
 from importlib.metadata import version
+from mimetypes import guess_type
 from typing import Any
 
 from starlette.requests import Request
@@ -12,11 +13,13 @@ from extensions.gateway.tensors import is_text, sizes
 from pipelines.serving.http.app import Json, route
 from pipelines.serving.http.hosting import Models
 from pipelines.serving.protocol import ServerProtocol, Site
+from pipelines.task.answers import FILES, ending
 
 ERRORS = {
     "400": "The request is not valid.", "404": "There is no such model or version.", "408": "The request comes too slowly.",
     "413": "The request is over a limit.", "429": "The model's queue is full; Retry-After says when to try again.",
     "500": "The model failed.", "503": "The server cannot answer in time, or is ending; Retry-After says when to try again."}
+BOXES = "boxes as left, top, right and bottom, in pixels of the picture that was sent"
 ERROR = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
 
 
@@ -54,7 +57,7 @@ def description(models: Models, version: str) -> dict[str, Any]:
     for name in models.names:
         model = models.get(name).model
         row = _object(**{one: _values(spec, sizes(spec)[1:]) for one, spec in model.inputs.items()})
-        answer = _object(**{one: _values(spec, sizes(spec)[1:]) for one, spec in model.outputs.items()})
+        answer = _object(**{one: _output(model, one) for one in model.outputs})
         tensor = _object(name={"enum": list(model.inputs)}, shape={"type": "array", "items": {"type": "integer"}},
                          datatype={"enum": sorted({NAMES[spec.dtype.name] for spec in model.inputs.values()})}, data={"type": "array"})
         tensor["required"] = ["name", "shape", "datatype"]
@@ -90,6 +93,17 @@ def _query(name: str, kind: str) -> dict[str, Any]:
 
 def _object(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def _output(model: Any, name: str) -> dict[str, Any]:
+    """The schema of an output, with what it is: of boxes their sides, of files their type."""
+    spec, kind = model.outputs[name], model.kinds.get(name)
+    words = "; ".join(filter(None, (model.meanings.get(name, ""), BOXES if kind == "boxes" else "")))
+    schema = _values(spec, sizes(spec)[1:])
+    if kind is not None and ending(kind):
+        media = FILES[kind][1] if kind in FILES else guess_type(f"x{kind}")[0] or "application/octet-stream"
+        schema = _object(b64={"type": "string", "contentEncoding": "base64", "contentMediaType": media})
+    return {**schema, **({"description": words} if words else {})}
 
 
 def _values(spec: Any, shape: list[int]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pipelines.base.errors import DataError
 from pipelines.serving.http.bodies import decoded
 from pipelines.serving.http.refusals import Refused
 from pipelines.serving.output import Prediction
+from pipelines.task.answers import ending
 from pipelines.task.requests import raw_example
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def as_texts(column: np.ndarray, model: "Answerer", name: str) -> Any:
     def listed(value: Any, text: bool) -> Any:
         return [listed(each, text) for each in value] if isinstance(value, list) else value.decode() if text else value
 
-    if name not in model.files and not name.endswith("_bytes"):  # as TensorFlow Serving has it
+    if ending(model.kinds.get(name)) is None and not name.endswith("_bytes"):  # as TensorFlow Serving has it
         with suppress(UnicodeDecodeError):
             return listed(column.tolist(), True)
     return listed(column.tolist(), False)

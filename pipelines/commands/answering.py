@@ -112,7 +112,8 @@ def predict(
     settings: Reading = None,
     files: Annotated[Path | None, typer.Option(
         metavar="DIR", show_default=False,
-        help="A folder for answers that are bytes, such as pictures, as files; default: in JSON {\"b64\": ...}.")] = None,
+        help="A folder for answers that are bytes, such as pictures, as files; default: beside a CSV in NAME-files, else in JSON "
+             "{\"b64\": ...}.")] = None,
     replace: Replace = False,
     batch: Batch = None,
 ) -> None:
@@ -130,14 +131,12 @@ def predict(
     if kind is Format.parquet:
         raise ConfigError("--format: parquet needs --ray, and --output a folder")
     refuse_existing(output, replace)
-    filed = OutputFolder(files) if files is not None else None
-    if filed is not None and filed.names() and not replace:
-        raise ConfigError(f"--files: {filed} has files already; --replace writes over them")
     inputs = local_inputs(inputs)
     ending = output.suffix.lower().removeprefix(".") if output else ""
     follow = "-" in inputs  # then a line is answered when it comes, not when a page is full
     by_ending = {"csv": "csv", "jsonl": "jsonl", "ctm": "ctm", "txt": "text"}
     form = (kind or Format(by_ending.get(ending, "csv" if follow else "table"))).value
+    filed = _empty(files, replace) if files is not None else None
     guard.confine(files, file=output)
     from pipelines.machine.startup import start_tensorflow
 
@@ -148,17 +147,20 @@ def predict(
     from pipelines.serving.load import reading_as
     from pipelines.serving.output import WRITERS, Shown, by_address, counted, to_binary
     from pipelines.serving.predict import Predictor
+    from pipelines.task.answers import ending as ending_of
 
     predictor = Predictor(reading_as(open_run(folder, where=1), settings or ()), batch=batch)
     visible = Shown.of(predictor.columns, predictor.classes, top=top, every=probabilities, details=predictor.details,
                         ranked=predictor.ranked)
+    if filed is None and output is not None and form == "csv" and any(map(ending_of, predictor.kinds.values())):
+        filed = _empty(output.with_name(f"{output.stem}-files"), replace)  # a cell of base64 is of no use to anybody
     counts, began = {"answered": 0, "failed": 0}, time.perf_counter()
     answered = predictor.follow(inputs) if follow else by_address(predictor.predict(inputs), named)
     answers = counted(answered, counts, lambda one: fail(f"{one.name}: cannot be read: {one.error}"))
     if output is not None:
         answers = followed(answers, say, "answering")
     if filed is not None:
-        answers = to_files(answers, filed, predictor.files)
+        answers = to_files(answers, filed, predictor.kinds)
     if output is not None:
         try:
             write_output(output, lambda file: to_binary(form, answers, visible, file))
@@ -178,6 +180,14 @@ def predict(
         + (f": {shown(output)}" if output else ""))
     if not counts["answered"]:
         raise typer.Exit(1)
+
+
+def _empty(folder: Path, replace: bool) -> OutputFolder:
+    """A folder for files of answers. Raises ConfigError where it has files that may not be replaced."""
+    filed = OutputFolder(folder)
+    if filed.names() and not replace:
+        raise ConfigError(f"--files: {filed} has files already; --replace writes over them")
+    return filed
 
 
 @extensible()

@@ -24,7 +24,7 @@ class Answerer(Protocol):
         form: what a person enters who tries it.
         sends: what a client sends for an input, in words; `meanings`: of inputs and outputs by name.
         decodes: `take` takes time.
-        details, ranked, files: as a task has them.
+        details, ranked, kinds: as a task's answers have them.
     """
 
     title: str
@@ -40,7 +40,7 @@ class Answerer(Protocol):
     decodes: bool
     details: Sequence[str]
     ranked: Sequence[str]
-    files: Mapping[str, str]
+    kinds: Mapping[str, str]
 
     def take(self, sent: Any) -> dict[str, Any]:
         """What a client sent for one input, bytes or a JSON value, as a raw example. Raises DataError."""

@@ -45,7 +45,7 @@ class Manifest(stored.Record):
     meanings: dict[str, stored.Text]
     details: list[stored.Name]
     ranked: list[stored.Name]
-    files: dict[str, stored.Name] = {}
+    answer_kinds: dict[str, stored.Name] = {}  # of its outputs: pipelines.task.answers.KINDS
     fills: dict[str, str | int | float]
     kinds: dict[str, stored.Name] = {}  # of raw inputs that a person enters as they are: pipelines.task.form.KINDS
     needs: list[stored.Name]  # modules that hold operations of its graph
@@ -152,8 +152,8 @@ def manifest(run: LoadedRun, outputs: list[str]) -> Manifest:
     names = list(raw) if len(raw) == len(form) == 1 and not form[0].name else [field.name for field in form]
     kinds = {name: field.kind for name, field in zip(names, form) if name in raw}
     return Manifest(title=f"{run.name}/{run.folder.path.name}", task=task.experiment.task, outputs=outputs, meanings=_meanings(task),
-                    details=list(shown.details), needs=list(task.input.signature.needs), ranked=list(shown.ranked), files=dict(shown.files),
-                    fills=fills, kinds=kinds, sample=sample)
+                    details=list(shown.details), needs=list(task.input.signature.needs), ranked=list(shown.ranked),
+                    answer_kinds=dict(shown.kinds), fills=fills, kinds=kinds, sample=sample)
 
 
 def free(target: Path, replace: bool) -> None:

@@ -132,7 +132,7 @@ class ExportedModel:
             name: kind for name, kind in self._manifest.kinds.items() if kind in KINDS and name in self.inputs})
         self.details: Sequence[str] = self._manifest.details
         self.ranked: Sequence[str] = self._manifest.ranked
-        self.files: Mapping[str, str] = self._manifest.files
+        self.kinds: Mapping[str, str] = self._manifest.answer_kinds
         names = ", ".join(f"{name}: {list(spec.shape[1:])} {spec.dtype.name}" for name, spec in self.inputs.items())
         self.sends = f'an object with a value of each input ({names}), or of a single one its value; bytes as {{"b64": "..."}}'
 
@@ -159,7 +159,7 @@ class ExportedModel:
     def _predictions(self, read: list[Any]) -> list[Prediction]:
         batch = stacked_by(self.inputs, [row for _, row in read], self._manifest.fills)
         answers = {name: value.numpy() for name, value in self._answer(**batch).items()}
-        rows = rows_of({name: answers[name] for name in self.outputs}, self.ranked, self.details, self.files)
+        rows = rows_of({name: answers[name] for name in self.outputs}, self.ranked, self.details, self.kinds)
         return [Prediction(name, values) for (name, _), values in zip(read, rows)]
 
     def warm_up(self) -> None:

@@ -66,7 +66,7 @@ class Shown:
         """From the rank of each output, with batch. Raises ConfigError where classes are requested and there are none."""
         if ranked and not every:
             return cls([name for name in ranks if name not in details], ranked=ranked, most=top)
-        vector = next((name for name, rank in ranks.items() if rank == 2), None) if classes else None
+        vector = next((name for name, rank in ranks.items() if rank == 2 and name not in ranked), None) if classes else None
         if (top or every) and vector is None:
             raise ConfigError("--top and --probabilities: this run gives no probabilities of classes")
         names = list(classes or ())

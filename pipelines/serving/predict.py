@@ -67,7 +67,7 @@ class Predictor:
         self.meanings: Mapping[str, str] = {**run.task.input.signature.meanings, **answers.meanings}
         self.details: Sequence[str] = answers.details
         self.ranked: Sequence[str] = answers.ranked
-        self.files: Mapping[str, str] = answers.files
+        self.kinds: Mapping[str, str] = answers.kinds
         self.workers = workers or cores()
         spec = {name: tf.TensorSpec(spec.shape, spec.dtype) for name, spec in run.task.input.raw_spec().items()}
         self._receive = tf.function(run.task.input.receive, input_signature=[spec], autograph=False)
@@ -201,7 +201,7 @@ class Predictor:
         return predictions
 
     def _rows(self, answers: dict[str, np.ndarray]) -> list[dict[str, Any]]:
-        return rows_of(answers, self.ranked, self.details, self.files)
+        return rows_of(answers, self.ranked, self.details, self.kinds)
 
     def _answers(self, examples: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Where lengths differ, examples of similar length are answered together, so that little of it is padding."""
@@ -259,13 +259,13 @@ def in_order(pool: ThreadPoolExecutor, work: Callable[[In], Out], items: Iterabl
 
 
 def rows_of(answers: Mapping[str, np.ndarray], ranked: Sequence[str], details: Sequence[str],
-            files: Container[str]) -> list[dict[str, Any]]:
+            kinds: Container[str]) -> list[dict[str, Any]]:
     """A batch of answers, name -> [batch, ...], as what each input is answered: name -> a number, a text, bytes, or an array of more.
 
     Args:
-        ranked, details, files: as a task has them.
+        ranked, details, kinds: as a task has them.
     """
-    columns = [list(value) if name in files or (value.ndim > 1 and value.dtype != object) else list(map(plain, value))
+    columns = [list(value) if name in kinds or (value.ndim > 1 and value.dtype != object) else list(map(plain, value))
                for name, value in answers.items()]
     rows = [dict(zip(answers, row)) for row in zip(*columns)]
     return [trimmed(first(row, ranked, row.get("count", 0)), details) for row in rows] if ranked or details else rows

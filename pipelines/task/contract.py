@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pipelines.base.errors import ConfigError
 from pipelines.config.schema import Experiment, protected_by
 from pipelines.data.source import Source, Tensors
+from pipelines.task.answers import Answers
 from pipelines.task.drawing_budget import DrawingBudget
 from pipelines.task.facts import Facts
 from pipelines.task.input import Cheap, Decoding, Input, Part, Signature, alone
-from pipelines.task.output import Answers, Condensed, Features, Learning, Output, SetScores, kept
+from pipelines.task.output import Condensed, Features, Learning, Output, SetScores, kept
 from pipelines.task.prepared_form import PreparedForm
 from pipelines.task.requests import Read, Requests
 from pipelines.task.splits import Splits

@@ -1,7 +1,7 @@
 """What a task says of its answers: what is learned, how it is scored and judged, and the answer in the user's words."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from pipelines.base.errors import ConfigError
 from pipelines.data.source import Source, Tensors
 from pipelines.task import intervals
+from pipelines.task.answers import Answers
 from pipelines.task.input import Input, Part, alone
 from pipelines.task.results import Baseline, Judgement
 
@@ -24,23 +25,6 @@ SMALL = 64  # values an example that an answer or target may have to be kept bes
 
 # a source and a function in graph to the function's value of the model's inputs of each example, and the targets
 Features = Callable[[Source, Callable[[Any], Any]], tuple[np.ndarray, dict[str, np.ndarray]]]
-
-
-@dataclass(frozen=True)
-class Answers:
-    """What the outputs of the saved model are.
-
-    Attributes:
-        meanings: of each output, for its README.
-        ranked: lists, best first, of which an answer has the first `count` alone, which is an output too.
-        details: lists too long for a table, of one length: `predict` writes them as JSON lines only.
-        files: outputs of bytes, not of text -> the ending of a file of them, such as {"mask": ".png"}.
-    """
-
-    meanings: Mapping[str, str] = field(default_factory=dict)
-    ranked: tuple[str, ...] = ()
-    details: tuple[str, ...] = ()
-    files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

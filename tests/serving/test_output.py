@@ -26,7 +26,7 @@ B64 = {"b64": "iVBORw0KGgr/AA=="}
 def answered():
     """An output of text, one of files, a list of these, and one that is not said to be of files and holds no text."""
     values = {"label": ["caf\u00e9".encode()], "mask": [PICTURE], "parts": [[PICTURE, b"text"]], "other": [b"\xff"]}
-    (row,) = rows_of({name: np.array(value, object) for name, value in values.items()}, (), (), {"mask": ".png", "parts": ".png"})
+    (row,) = rows_of({name: np.array(value, object) for name, value in values.items()}, (), (), {"mask": "mask", "parts": ".png"})
     return Prediction("x", row), Shown(list(values))
 
 

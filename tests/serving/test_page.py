@@ -1,5 +1,6 @@
 """The page at /: a person tries each kind of model in headless Chromium, and it loads nothing from elsewhere."""
 
+import base64
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import pytest
 
 from pipelines.base.errors import DataError
 from pipelines.serving.output import Prediction
+from pipelines.serving.predict import rows_of
 from pipelines.task.form import Field
 from tests.serving import browser
 from tests.serving.toy_server import Doubling, Spelling, answer, needs_extra, request, running, spec
@@ -16,6 +18,7 @@ from tests.serving.toy_server import Doubling, Spelling, answer, needs_extra, re
 pytestmark = needs_extra
 needs_browser = pytest.mark.skipif(not browser.installed() and not os.environ.get("QUARTET_REQUIRE_BROWSER"),
                                    reason="needs Chromium: what a person sees is not tested here")
+PICTURE = base64.b64decode(b"iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAIAAAD91JpzAAAAEElEQVR4nGP4z8AARAwQCgAf7gP9i18U1AAAAABJRU5ErkJggg==")
 UGLY = "<img src=x onerror=alert(1)> & 'quotes'"
 
 
@@ -56,6 +59,21 @@ class Hearing(Measuring):
                 for (name, _), one in zip(read, found)]
 
 
+class Seeing(Measuring):
+    """Answers a picture with a mask over it, two boxes in it of which one counts, another picture and a sound."""
+
+    columns = {"mask": 1, "boxes": 3, "drawn": 1, "heard": 1}
+    outputs = {"mask": spec([None], "string"), "boxes": spec([None, 2, 4], "float32"), "drawn": spec([None], "string"),
+               "heard": spec([None], "string")}
+    classes, ranked, kinds = None, ("boxes",), {"mask": "mask", "boxes": "boxes", "drawn": "picture", "heard": "sound"}
+
+    def together(self, read):
+        answers = {"mask": np.array([PICTURE], object), "boxes": np.float32([[[10, 20, 30, 40], [0, 0, 0, 0]]]), "count": np.array([1]),
+                   "drawn": np.array([PICTURE], object), "heard": np.array([b"RIFF"], object)}
+        (row,) = rows_of(answers, self.ranked, (), self.kinds)
+        return [Prediction(name, row) for name, _ in read]
+
+
 class Listing(Spelling):
     """Lists items for a user."""
 
@@ -75,7 +93,7 @@ class Listing(Spelling):
 @pytest.fixture(scope="module")
 def there():
     with running(Spelling()) as server:
-        for name, model in (("double", Doubling()), ("measure", Measuring()), ("hear", Hearing()), ("list", Listing())):
+        for name, model in (("double", Doubling()), ("measure", Measuring()), ("hear", Hearing()), ("list", Listing()), ("see", Seeing())):
             server.models.add(name, 1, model)
         yield server
 
@@ -94,7 +112,7 @@ def test_browsers_get_the_page_and_programs_the_description(there):
     with there.connect() as client:
         client.sendall(request(path="/", method="GET"))
         models = answer(client)[2]["models"]
-    assert [one["form"][0]["kind"] for one in models] == ["text", "numbers", "image", "sound", "word"]
+    assert [one["form"][0]["kind"] for one in models] == ["text", "numbers", "image", "sound", "word", "image"]
 
 
 @pytest.fixture(scope="module")
@@ -155,6 +173,15 @@ class TestInABrowser:
         assert "small" in shown(page, 3)
         page.choose(empty)
         assert "empty" in shown(page, 4)
+
+    def test_masks_and_boxes_lie_over_the_picture_and_pictures_and_sounds_are_shown(self, page, tmp_path):
+        choose(page, "see")
+        (tmp_path / "whole.png").write_bytes(PICTURE)
+        page.choose(tmp_path / "whole.png")
+        page.wait("document.querySelectorAll('.laid > .box').length === 1")  # of two boxes one counts
+        assert page.run("document.querySelector('.box').style.left") == "500%"  # 10 of 2 pixels
+        assert page.run("document.querySelector('.laid > .layer').naturalWidth") == 2
+        assert page.run("document.querySelectorAll('.got > img').length + document.querySelectorAll('.got > audio').length") == 2
 
     def test_a_sound_is_recorded(self, page):
         choose(page, "hear")

@@ -49,7 +49,7 @@ class Doubling:
     inputs, outputs = {"x": spec([None, 3], "float32")}, {"doubled": spec([None, 3], "float32")}
     columns = {"doubled": 2}
     form = fields_of(inputs, {"x": "numbers"})
-    classes, sends, meanings, decodes, details, ranked, files = None, "three numbers", {"x": "numbers"}, False, (), (), {}
+    classes, sends, meanings, decodes, details, ranked, kinds = None, "three numbers", {"x": "numbers"}, False, (), (), {}
 
     def __init__(self, factor=2):
         self.factor, self.gate, self.begun, self.sizes = factor, threading.Event(), 0, []
@@ -211,7 +211,7 @@ class Spelling:
     columns = {"label": 1, "shares": 2, "letters": 2, "codes": 2}
     form = fields_of(inputs, {})
     classes, sends, meanings, decodes, details, ranked = ["short", "long"], "a text", {}, False, ("letters", "codes"), ()
-    files = {}
+    kinds = {}
 
     def __init__(self):
         self.gate = threading.Event()

@@ -15,7 +15,7 @@ class Drawing(Doubling):
     """Answers numbers with a picture, and with bytes of which the task says nothing."""
 
     outputs = {"label": spec([None], "string"), "mask": spec([None], "string"), "other": spec([None, 2], "string")}
-    columns, files = {"label": 1, "mask": 1, "other": 2}, {"mask": ".png"}
+    columns, kinds = {"label": 1, "mask": 1, "other": 2}, {"mask": "mask"}
 
     def together(self, read):
         return [Prediction(name, {"label": "café", "mask": PICTURE, "other": np.array(["a", b"\xff"], object)}) for name, _ in read]
@@ -33,6 +33,22 @@ def ask(server, path, body):
     status, _, content = server.ask(orjson.dumps(body), path=path)
     assert status == 200
     return content
+
+
+@needs_extra
+def test_the_description_says_what_bytes_and_boxes_are(server):
+    from extensions.gateway.openapi import BOXES, description
+
+    class Finding(Drawing):
+        outputs = {"boxes": spec([None, None, 4], "float32"), "page": spec([None], "string"), **Drawing.outputs}
+        kinds = {"boxes": "boxes", "page": ".pdf", **Drawing.kinds}
+
+    models = type("Models", (), {"names": ["find"], "get": lambda self, name: type("Hosted", (), {"model": Finding()})})()
+    body = description(models, "1")["paths"]["/v1/models/find:predict"]["post"]["responses"]["200"]["content"]["application/json"]
+    said = body["schema"]["properties"]["predictions"]["items"]["anyOf"][0]["properties"]
+    assert said["boxes"]["description"] == BOXES and said["boxes"]["items"]["maxItems"] == 4
+    media = {name: said[name]["properties"]["b64"]["contentMediaType"] for name in ("mask", "page")}
+    assert media == {"mask": "image/png", "page": "application/pdf"} and "anyOf" in said["label"]
 
 
 @needs_extra

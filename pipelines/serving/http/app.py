@@ -154,6 +154,7 @@ def described(model: Answerer) -> dict[str, Any]:
         "run": model.title, "task": model.task, "send": model.sends,
         "form": [asdict(one) for one in model.form],
         "gives": {name: model.meanings.get(name, "") for name in model.columns},
+        **({"kinds": dict(model.kinds)} if model.kinds else {}),
         **({"classes": list(model.classes)} if model.classes else {}),
     }
 

@@ -195,6 +195,7 @@ async function ask(body, kind, sent, wide) {
   const took = performance.now() - began;
   if (!waiting) say(answer.error ? "" : `Answered in ${took.toFixed(took < 10 ? 1 : 0)} ms.`);
   const card = element("li", {className: "answer"}, element("div", {className: wide ? "sent wide" : "sent"}, ...sent), shownAnswer(answer));
+  if (sent[0] instanceof HTMLImageElement) lay(sent[0], answer);
   $("answers").prepend(card);
   for (const old of [...$("answers").children].slice(KEPT)) {
     old.querySelectorAll("img, audio").forEach(one => URL.revokeObjectURL(one.src));
@@ -203,6 +204,31 @@ async function ask(body, kind, sent, wide) {
 }
 
 // ---- answers
+
+const TYPES = {picture: "image/png", mask: "image/png", sound: "audio/wav"};  // pipelines/task/answers.py
+const kind = name => (model.kinds || {})[name] || "";
+const made = (value, type) => URL.createObjectURL(new Blob([Uint8Array.from(atob(value.b64), one => one.charCodeAt(0))], {type}));
+
+// Masks and boxes of an answer over the picture that was sent, whose pixels they are of.
+async function lay(picture, answer) {
+  const named = wanted => Object.entries(answer).filter(([name, value]) => kind(name) === wanted && value);
+  const masks = named("mask"), boxes = named("boxes");
+  if (!masks.length && !boxes.length) return;
+  const over = element("div", {className: "laid"});
+  picture.replaceWith(over);
+  over.append(picture, ...masks.map(([name, value]) => element("img", {className: "layer", src: made(value, TYPES.mask), alt: name})));
+  over.parentElement.classList.add("wide");
+  await picture.decode();
+  for (const [, list] of boxes) {
+    for (const [left, top, right, bottom] of list) {
+      const box = element("div", {className: "box"});
+      const [wide, high] = [picture.naturalWidth, picture.naturalHeight].map(size => 100 / size);
+      Object.assign(box.style, {left: `${left * wide}%`, top: `${top * high}%`, width: `${(right - left) * wide}%`,
+        height: `${(bottom - top) * high}%`});
+      over.append(box);
+    }
+  }
+}
 
 const figure = value => typeof value !== "number" ? String(value)
   : Number.isInteger(value) ? value.toLocaleString("en") : Math.abs(value) >= 0.001 ? String(+value.toPrecision(4)) : value.toExponential(2);
@@ -240,8 +266,11 @@ function shownAnswer(answer) {
       element("dt", {title: model.gives[name] || ""}, name.replaceAll("_", " ")), element("dd", {}, figure(value))])));
   }
   for (const [name, value] of files) {
+    const type = TYPES[kind(name)], words = name.replaceAll("_", " ");
+    if (kind(name) === "sound") box.append(element("audio", {controls: true, src: made(value, type), title: words}));
+    if (kind(name) === "picture") box.append(element("img", {src: made(value, type), alt: words}));
     const link = {href: `data:application/octet-stream;base64,${value.b64}`, download: name};
-    box.append(element("p", {}, element("a", link, `${name.replaceAll("_", " ")}: ${atob(value.b64).length.toLocaleString("en")} bytes`)));
+    box.append(element("p", {}, element("a", link, `${words}: ${atob(value.b64).length.toLocaleString("en")} bytes`)));
   }
   const rest = Object.fromEntries(lists.filter(one => !rows || !same.includes(one)));
   if (Object.keys(rest).length) {
