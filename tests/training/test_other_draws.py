@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from pipelines.runs.run_display import _say_what_depends_on_devices
+from pipelines.task.contract import Learning
 
 layers = keras.layers
 
@@ -27,7 +28,7 @@ DRAWS = {"plain": lambda x, _: tf.random.uniform(tf.shape(x)), "keras": lambda x
 
 def said(*own, micro=None, mixes=None):
     model = keras.Sequential([keras.Input((6, 4)), layers.Dropout(0.1), *own, layers.GaussianNoise(0.1)])
-    task = SimpleNamespace(output=SimpleNamespace(mixes=mixes), prepare=lambda examples: (examples["x"], None))
+    task = SimpleNamespace(output=SimpleNamespace(learning=Learning(mixes=mixes)), prepare=lambda examples: (examples["x"], None))
     lines = []
     _say_what_depends_on_devices(SimpleNamespace(
         learner=SimpleNamespace(model=model, task=task), plan=SimpleNamespace(micro=8, batch=32), machine=SimpleNamespace(replicas=4),
