@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pipelines.base.storage import Storage
     from pipelines.config.guard import Guard
     from pipelines.config.schema import Data, Experiment, Section, setting
+    from pipelines.config.variants import Variants
+    from pipelines.data.files import FileSource
     from pipelines.data.memory import Recordings
     from pipelines.data.random import integers, uniform
     from pipelines.data.source import ArraySource, Source
@@ -120,7 +122,9 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "Section": "pipelines.config.schema",
     "ServerProtocol": "pipelines.serving.protocol",
     "setting": "pipelines.config.schema",
+    "FileSource": "pipelines.data.files",
     "Source": "pipelines.data.source",
+    "Variants": "pipelines.config.variants",
     **dict.fromkeys(("Answers", "Decoding", "Input", "kept", "Learning", "Output", "PreparedForm", "Requests", "SetScores", "Signature",
                      "Splits", "Task"), "pipelines.task.contract"),
     "Transform": "pipelines.training.transform",
@@ -129,13 +133,13 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
 }
 
 __all__ = [
-    "Answers", "ArraySource", "Baseline", "ConfigError", "Data", "DataError", "Decoding", "Draft", "Evaluation", "Experiment", "Form",
-    "Guard", "Input", "Interrupted", "Judgement", "Launcher", "Learning", "Metric", "MetricKind", "Output", "PreparedForm", "QuartetError",
-    "Recordings", "Remote", "Requests", "Run", "RunHook", "Search", "Section", "ServerProtocol", "SetScores", "Signature", "Source",
-    "Splits", "Storage", "Task", "TrainingError", "Transform", "Untrusted", "check", "declare_metrics", "integers", "kept", "load", "new",
-    "register_augmentation", "register_command", "register_domain", "register_form", "register_guard",
-    "register_hook", "register_launcher", "register_metric", "register_model", "register_options",
-    "register_protocol", "register_remote", "register_source", "register_storage", "register_task",
+    "Answers", "ArraySource", "Baseline", "ConfigError", "Data", "DataError", "Decoding", "Draft", "Evaluation", "Experiment",
+    "FileSource", "Form", "Guard", "Input", "Interrupted", "Judgement", "Launcher", "Learning", "Metric", "MetricKind", "Output",
+    "PreparedForm", "QuartetError", "Recordings", "Remote", "Requests", "Run", "RunHook", "Search", "Section", "ServerProtocol",
+    "SetScores", "Signature", "Source", "Splits", "Storage", "Task", "TrainingError", "Transform", "Untrusted", "Variants",
+    "check", "declare_metrics", "integers", "kept", "load", "new", "register_augmentation", "register_command", "register_domain",
+    "register_form", "register_guard", "register_hook", "register_launcher", "register_metric", "register_model",
+    "register_options", "register_protocol", "register_remote", "register_source", "register_storage", "register_task",
     "register_transform", "runs", "setting", "train", "tune", "uniform",
 ]
 

@@ -63,7 +63,7 @@ def register_source(task: str, settings: type[Section]) -> Callable[[Builder], B
     Raises:
         ConfigError: as `register_model` does, or the task takes no sources of one's own.
     """
-    base = registry.variants_at(task, "data").sections()[0]
+    base = registry.data_of(task)
     if isinstance(settings, type) and not issubclass(settings, base):
         raise ConfigError(f"{settings.__name__}: the settings of a source of {task} derive from {base.__module__}.{base.__name__}")
     return _adding(task, "data", settings)
@@ -116,18 +116,23 @@ def register_metric(settings: type[Section], *, better: Literal["max", "min"] | 
     return add
 
 
-def register_task(experiment: type[Experiment]) -> Callable[[Builder], Builder]:
+def register_task(experiment: type[Experiment], *, check: Callable[..., Any] | str | None = None,
+                  new: Callable[..., str] | str | None = None) -> Callable[[Builder], Builder]:
     """A decorator for a Task class.
 
     Args:
         experiment: the settings of its experiments, with `task: Literal["mine.regression"]`.
+        check: for `quartet check`: (experiment, progress) -> a pipelines.data.check.Check; by default every example is read and decoded
+            once, and compared with all others.
+        new: for `quartet new DOMAIN --data PATH`: the path -> the YAML of an experiment; it raises DataError for data that it does not
+            understand.
 
     Raises:
         ConfigError: no name of the form domain.task, or one that is taken.
     """
 
     def add(task: Builder) -> Builder:
-        registry.add_task(experiment, task)
+        registry.add_task(experiment, task, check=check, new=new)
         return task
 
     return add

@@ -1,17 +1,18 @@
 """`quartet check`: finds what a domain offers for checking data, and shows how far it is.
 
-A domain's `check` module has CHECKS: task name -> function (experiment, progress) -> pipelines.data.check.Check.
+A task may be registered with a function (experiment, progress) -> pipelines.data.check.Check, and a domain's `check` module has CHECKS:
+task name -> such a function; of any other task the examples are read as they are stored.
 """
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pipelines.base.errors import ConfigError, QuartetError
+from pipelines.base.errors import QuartetError
 from pipelines.base.progress import Work
 from pipelines.base.screen import Screen
 from pipelines.commands.check_features import compared
-from pipelines.config.doors import HOOKS
-from pipelines.config.registry import part
+from pipelines.config.doors import HOOKS, resolved
+from pipelines.config.registry import part, registered_task
 from pipelines.config.schema import Experiment
 from pipelines.data.check import LEVELS, Check, Finding
 from pipelines.encoders.settings import PretrainedModel
@@ -28,13 +29,14 @@ def check(experiment: Experiment, encoder: str | None = None, *, name: str = "")
         name: the experiment's, in the description of the data.
 
     Raises:
-        ConfigError: the domain has no check of data, or the encoder that was named cannot be used.
+        ConfigError: the encoder that was named cannot be used.
         DataError: there are no data to look at.
     """
+    from pipelines.commands.check_examples import check_examples
+
     module: Any = part(experiment.task.partition(".")[0], "check")
-    checker: Callable[..., Check] | None = getattr(module, "CHECKS", {}).get(experiment.task)
-    if checker is None:
-        raise ConfigError(f"the data of {experiment.task} cannot be checked in advance; the experiment itself is right")
+    own = registered_task(experiment.task).check
+    checker: Callable[..., Check] = resolved(own) if own else getattr(module, "CHECKS", {}).get(experiment.task, check_examples)
     say = Screen("").note
     with Work(say, "reading every example") as work:
         checked = checker(experiment, work.of)

@@ -6,15 +6,18 @@ it does not understand. Imports no TensorFlow.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.regular import check_regular
 from pipelines.config.check import not_there
+from pipelines.config.doors import Builder, resolved
 from pipelines.config.load import from_text
 from pipelines.config.messages import did_you_mean, listed
-from pipelines.config.registry import domains, part
+from pipelines.config.registry import domains, drafted_tasks, part
 from pipelines.config.schema import Experiment
 from pipelines.config.yaml_text import inline
 
@@ -79,9 +82,11 @@ class Drafted:
         """
         draft = self.draft
         way = way or Way("", draft.body, draft.notes)
-        header = [draft.title, f"  python -m {self.domain}.train {self.file}", *draft.found, *way.notes, *table,
+        ours = part(self.domain, "settings") is not None
+        command = f"python -m {self.domain}.train" if ours else "quartet train"
+        header = [draft.title, f"  {command} {self.file}", *draft.found, *way.notes, *table,
                   *([f"Beside its score will stand: {draft.compared}."] if draft.compared else []),
-                  f"Every setting: docs/settings/{self.domain}.md"]
+                  *([f"Every setting: docs/settings/{self.domain}.md"] if ours else [])]
         text = "".join(f"# {line}\n" for line in header) + way.body.strip() + "\n"
         text += _searched(from_text(text, file=self.file).experiment)
         from_text(text, file=self.file)
@@ -218,9 +223,10 @@ def look(domain: str, data: str | Path, *, file: str = "experiment.yaml", column
         ConfigError: no such domain, task, role, encoder or mean, or it has no such help.
         DataError: data that are not there or not understood; says what is.
     """
-    if domain not in domains():
+    own = drafted_tasks(domain)
+    if domain not in domains() and not own:
         raise ConfigError(f"{domain!r} is no domain{did_you_mean(domain, domains())}; the domains are {listed(domains(), 'and')}")
-    module = part(domain, "new")
+    module: Any = part(domain, "new") or (SimpleNamespace(ROLES=(), TASKS=tuple(own), draft=partial(_of_task, own)) if own else None)
     if module is None:
         raise ConfigError(f"{domain} cannot write experiments for data; start from a shipped experiment in configs/{domain}")
     path = Path(data).expanduser()
@@ -235,6 +241,12 @@ def look(domain: str, data: str | Path, *, file: str = "experiment.yaml", column
     asked.check_encoder(domain)
     asked.check_blend(domain)
     return Drafted(domain, file, made)
+
+
+def _of_task(own: Mapping[str, Builder], path: Path, asked: Asked) -> Draft:
+    """What a task that somebody registered with a `new` makes of data: the one that was asked for, or the first."""
+    name = asked.task or next(iter(own))
+    return Draft(f"{name}, as it was registered", (), resolved(own[name])(path))
 
 
 def new(domain: str, data: str | Path, **given: Any) -> str:

@@ -21,7 +21,7 @@ from pipelines.base.errors import ConfigError
 from pipelines.config import doors, variants
 from pipelines.config.doors import Builder, Origin, of_file, origin_of, remember, resolved, ships
 from pipelines.config.messages import did_you_mean, listed
-from pipelines.config.schema import Experiment, Section
+from pipelines.config.schema import Data, Experiment, Section
 from pipelines.config.variants import Variants
 from pipelines.stores import remote
 
@@ -32,11 +32,18 @@ ExperimentClass = TypeVar("ExperimentClass", bound=type[Experiment])
 
 @dataclass(frozen=True)
 class RegisteredTask:
-    """A task: its settings, its class or the place of it as "module:name", and where it comes from (None: Quartet itself)."""
+    """A task: its settings, its class or the place of it as "module:name", and where it comes from (None: Quartet itself).
+
+    Attributes:
+        check: (experiment, progress) -> pipelines.data.check.Check, for `quartet check`.
+        new: the path of data -> the YAML of an experiment, for `quartet new`.
+    """
 
     experiment: type[Experiment]
     task: Builder
     origin: Origin | None
+    check: Builder | None = None
+    new: Builder | None = None
 
 
 EXTENSIONS_FOLDER = Path(__file__).parents[2] / "extensions"  # ours, which may be absent
@@ -70,8 +77,8 @@ def register_task(task: Builder) -> Callable[[ExperimentClass], ExperimentClass]
     return add
 
 
-def add_task(experiment: type[Experiment], task: Builder) -> None:
-    """As `register_task`, called plainly."""
+def add_task(experiment: type[Experiment], task: Builder, *, check: Builder | None = None, new: Builder | None = None) -> None:
+    """As `register_task`, called plainly; `check` and `new` are of RegisteredTask."""
     names = get_args(experiment.model_fields["task"].annotation)
     if not names or not all("." in name for name in names):
         raise ConfigError(f'{experiment.__name__}: needs its task\'s name, domain.task, such as task: Literal["mine.regression"]')
@@ -80,7 +87,7 @@ def add_task(experiment: type[Experiment], task: Builder) -> None:
         before = _tasks.get(name)
         if before is not None and (before.origin is None or origin is None or before.origin.name != origin.name):
             raise ConfigError(f"{experiment.__name__}: there is a task {name!r} already, from {before.origin or 'Quartet itself'}")
-        _tasks[name] = RegisteredTask(experiment, task, origin)
+        _tasks[name] = RegisteredTask(experiment, task, origin, check, new)
 
 
 def part(domain: str, module: str) -> ModuleType | None:
@@ -125,6 +132,18 @@ def experiment_class(task: str) -> type[Experiment]:
     return found
 
 
+def registered_task(task: str) -> RegisteredTask:
+    """Raises ConfigError that lists the tasks there are, where it is none of them."""
+    experiment_class(task)
+    return _tasks[task]
+
+
+def drafted_tasks(domain: str) -> dict[str, Builder]:
+    """Of a domain without a package, the last part of a task's name -> its `new`."""
+    import_extensions()
+    return {name.partition(".")[2]: one.new for name, one in _tasks.items() if name.partition(".")[0] == domain and one.new is not None}
+
+
 def variants_at(task: str, setting: str) -> Variants:
     """The sections that a task's setting chooses among, such as the models of vision.classification.
 
@@ -138,6 +157,13 @@ def variants_at(task: str, setting: str) -> Variants:
     if setting not in every:
         raise ConfigError(f"{task}: {setting} takes nothing of one's own; {listed(every, 'and')} can")
     return every[setting]
+
+
+def data_of(task: str) -> type[Section]:
+    """The section from which the settings of its sources derive. Raises ConfigError as `variants_at` does."""
+    variants_at(task, "data")
+    declared = _tasks[task].experiment.model_fields["data"].annotation
+    return declared if isinstance(declared, type) and issubclass(declared, Section) else Data
 
 
 def _choices(section: type[Section], before: str = "") -> dict[str, Variants]:

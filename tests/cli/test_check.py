@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 from typer.testing import CliRunner
 
-from pipelines.base.errors import ConfigError
 from pipelines.commands import main
 from pipelines.commands.check import check
 from pipelines.config.load import from_dict
@@ -46,7 +45,13 @@ def test_a_broken_image_fails_unless_it_is_skipped(folder):
     assert call(folder, "data.on_bad_example=skip").exit_code == 0
 
 
-def test_a_task_without_a_check_says_so(monkeypatch):
+def test_of_a_task_without_a_check_of_its_own_examples_are_compared_as_they_are_stored(monkeypatch, tmp_path):
     monkeypatch.setattr("vision.check.CHECKS", {})
-    with pytest.raises(ConfigError, match="cannot be checked in advance"):
-        check(from_dict({"task": "vision.classification", "data": {"source": "digits"}, "model": {"name": "cnn"}}))
+    images = np.random.default_rng(0).integers(0, 255, (60, 8, 8), np.uint8)
+    images[1] = images[0]
+    np.savez(tmp_path / "data.npz", image=images, label=np.arange(60) % 2)
+    checked = check(from_dict({"task": "vision.classification", "data": {"source": "npz", "path": str(tmp_path / "data.npz")},
+                               "model": {"name": "cnn"}, "train": {"devices": "cpu"}}))
+    assert not checked.failed and sum(split["examples"] for split in checked.splits.values()) == 60
+    assert checked.splits["train"]["classes"].keys() == {"0", "1"}
+    assert any(finding.text.startswith("the same content with different labels, 1 times") for finding in checked.findings)

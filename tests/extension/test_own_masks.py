@@ -1,4 +1,5 @@
-"""A task from outside with answers at every pixel keeps the whole contract, and costs little: scores of sums are kept, not masks."""
+"""A task from outside with answers at every pixel keeps the whole contract, and costs little: scores of sums are kept, not masks. Its
+sources, models and augmentations are registered as ours are; its data are checked, and proposed for."""
 
 import csv
 import json
@@ -19,9 +20,14 @@ from pipelines.config import extensions
 from quartet.testing import check_task
 if __name__ == "__main__":
     extensions.use([sys.argv[1]])
-    check_task({"task": "mine.bright", "data": {"validation": 0.2, "test": 0.2},
+    check_task({"task": "mine.bright", "data": {"source": "drawn", "validation": 0.2, "test": 0.2},
+                "model": {"name": "tiny"}, "augment": {"own": {"name": "mirror"}},
                 "train": {"batch_size": 24, "epochs": 4, "learning_rate": {"peak": 0.03}}}, Path(sys.argv[2]))
 """
+
+
+def quartet(*arguments, cwd):
+    return processes.run("-m", "quartet", *arguments, "--use", FILE, cwd=cwd)
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +53,7 @@ def test_predict_writes_a_mask_for_each_input_beside_the_table(place):
     rows = np.zeros((2, 12, 12), int)
     rows[0, 3:8, 2:6] = 250
     (place / "pictures.jsonl").write_text("".join(json.dumps(row.tolist()) + "\n" for row in rows))
-    done = processes.run("-m", "quartet", "predict", place / "run", place / "pictures.jsonl", "--output", "found.csv", "--use", FILE,
-                         cwd=place)
+    done = quartet("predict", place / "run", place / "pictures.jsonl", "--output", "found.csv", cwd=place)
     assert done.returncode == 0, done.stderr
     with (place / "found.csv").open() as file:
         first, second = csv.DictReader(file)
@@ -59,3 +64,26 @@ def test_predict_writes_a_mask_for_each_input_beside_the_table(place):
     there = np.argwhere(mask)
     (top, left), (bottom, right) = there.min(0), there.max(0) + 1
     assert json.loads(first["boxes"]) == [[left, top, right, bottom]] and mask[4:7, 3:5].all() and not mask[:2].any()
+
+
+def test_files_are_proposed_for_checked_and_named_where_one_is_missing(tmp_path):
+    import tensorflow as tf
+
+    for kind in ("images", "masks"):
+        (tmp_path / "photos" / kind).mkdir(parents=True)
+        for number in range(20):
+            picture = tf.io.encode_png(np.full((12, 12, 1), number // 2 if kind == "images" and number < 2 else 10 * number, np.uint8))
+            (tmp_path / "photos" / kind / f"{number:02d}.png").write_bytes(picture.numpy())
+    done = quartet("new", "mine", "--data", "photos", "--minutes", "0", "--no-estimate", "-o", "mine.yaml", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "path: photos" in (tmp_path / "mine.yaml").read_text()
+    (tmp_path / "photos" / "masks" / "07.png").unlink()
+    (tmp_path / "photos" / "images" / "11.png").write_bytes(b"no picture")
+    done = quartet("check", "mine.yaml", "-o", "found.json", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    error, *others = json.loads((tmp_path / "found.json").read_text())["findings"]
+    assert sorted(detail.partition(":")[0] for detail in error["details"]) == ["photos/images/07.png", "photos/images/11.png"]
+    assert "masks/07.png" in "".join(error["details"])
+    assert any("the same content" in other["text"] for other in others)
+    done = quartet("train", "mine.yaml", "train.epochs=1", cwd=tmp_path)
+    assert done.returncode == 1 and "cannot be read" in done.stderr and ".png" in done.stderr
