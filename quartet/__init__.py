@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         kept,
     )
     from pipelines.task.results import Baseline, Judgement, Metric
+    from pipelines.task.worst_examples import worst_examples
     from pipelines.training.transform import Transform
     from quartet.drafts import Draft, new
     from quartet.extend import (
@@ -130,6 +131,7 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "Transform": "pipelines.training.transform",
     "Storage": "pipelines.base.storage",
     **dict.fromkeys(("integers", "uniform"), "pipelines.data.random"),
+    "worst_examples": "pipelines.task.worst_examples",
 }
 
 __all__ = [
@@ -140,7 +142,7 @@ __all__ = [
     "check", "declare_metrics", "integers", "kept", "load", "new", "register_augmentation", "register_command", "register_domain",
     "register_form", "register_guard", "register_hook", "register_launcher", "register_metric", "register_model",
     "register_options", "register_protocol", "register_remote", "register_source", "register_storage", "register_task",
-    "register_transform", "runs", "setting", "train", "tune", "uniform",
+    "register_transform", "runs", "setting", "train", "tune", "uniform", "worst_examples",
 ]
 
 

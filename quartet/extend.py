@@ -88,7 +88,8 @@ def register_augmentation(task: str, settings: type[Section]) -> Callable[[Build
 
 
 def register_metric(settings: type[Section], *, better: Literal["max", "min"] | None = None, share: bool = False,
-                    title: str | None = None, statistic: Callable[[Any], Any] | None = None) -> Callable[[Builder], Builder]:
+                    title: str | None = None, unit: str | None = None,
+                    statistic: Callable[[Any], Any] | None = None) -> Callable[[Builder], Builder]:
     """A decorator for a metric of any task, chosen by `evaluate.metrics: [{name: ...}]`: its mean over the examples that are judged, or
     the `statistic` of its sums over them.
 
@@ -99,7 +100,7 @@ def register_metric(settings: type[Section], *, better: Literal["max", "min"] | 
 
     Args:
         settings: its section; the name in `name: Literal["..."]` is the metric's.
-        better, share, title: as of `MetricKind`.
+        better, share, title, unit: as of `MetricKind`.
         statistic: sums over examples, [m, sums] float64, to the metric [m], such as the quotient of two; NumPy.
 
     Raises:
@@ -107,7 +108,7 @@ def register_metric(settings: type[Section], *, better: Literal["max", "min"] | 
     """
 
     def add(function: Builder) -> Builder:
-        declare_metrics(**dict.fromkeys(get_args(settings.model_fields["name"].annotation), MetricKind(better, share, title)))
+        declare_metrics(**dict.fromkeys(get_args(settings.model_fields["name"].annotation), MetricKind(better, share, title, unit)))
         METRICS.add(settings, function)
         if statistic is not None:
             STATISTICS[settings] = statistic

@@ -188,6 +188,34 @@ def image_grid(images: np.ndarray, captions: Sequence[str] | None = None, *, tit
     return figure
 
 
+def overlaid(image: np.ndarray, *, mask: np.ndarray | None = None, boxes: np.ndarray | None = None, names: Sequence[int] = (),
+             strength: float = 0.5) -> np.ndarray:
+    """A picture with what was found in it, [height, width, 3] uint8.
+
+    Args:
+        image: [height, width] or [height, width, 1 or 3], in 0..255.
+        mask: [height, width] integers or bool: 0 is left as it is, each other class has a colour.
+        boxes: [boxes, 4]: left, top, right and bottom, in pixels.
+        names: the class of each box, whose colour it has; default: all the first.
+        strength: share of a mask's colour.
+    """
+    drawn = np.asarray(image, np.float64)
+    drawn = np.repeat(drawn.reshape(*drawn.shape[:2], -1), 3 if drawn.size == drawn.shape[0] * drawn.shape[1] else 1, -1)
+    colours = np.array([[int(one[at:at + 2], 16) for at in (1, 3, 5)] for one in (ORANGE, BLUE, GREEN, PURPLE, SKY, RED)], np.float64)
+    if mask is not None:
+        classes = np.asarray(mask).astype(np.int64)
+        tint = colours[(classes - 1) % len(colours)]
+        drawn = np.where((classes > 0)[..., None], (1.0 - strength) * drawn + strength * tint, drawn)
+    height, width = drawn.shape[:2]
+    for place, box in enumerate(np.zeros((0, 4)) if boxes is None else np.asarray(boxes, np.float64)):
+        colour = colours[(names[place] if len(names) else 0) % len(colours)]
+        left, right = np.clip(np.rint([box[0], box[2] - 1]), 0, width - 1).astype(int)
+        top, bottom = np.clip(np.rint([box[1], box[3] - 1]), 0, height - 1).astype(int)
+        drawn[[top, bottom], left:right + 1] = colour
+        drawn[top:bottom + 1, [left, right]] = colour
+    return np.clip(np.rint(drawn), 0, 255).astype(np.uint8)
+
+
 def shortened(text: str, length: int) -> str:
     """`text`, or its beginning and end around an ellipsis where it is longer than `length`."""
     if len(text) <= length:

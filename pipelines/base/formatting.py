@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines.base.metric_kinds import exact, kind_of
+from pipelines.base.metric_kinds import kind_of, titled
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -15,13 +15,22 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 def title(name: str) -> str:
-    """A metric's or column's name as a heading: `top5_accuracy` -> "Top-5 accuracy", `ndcg@10` -> "NDCG@10"."""
+    """A metric's or column's name as a heading: `top5_accuracy` -> "Top-5 accuracy", `gain_in_ndcg@10` -> "Gain in NDCG@10"."""
     base, at, k = name.partition("@")
-    kind = exact(base)
-    if kind and kind.title:
-        return kind.title + at + k
-    words = base.replace("_", " ").strip()
+    before, known = titled(base)
+    words = f"{before} {_lowered(known)}" if before and known else before or known
     return words[:1].upper() + words[1:] + at + k
+
+
+def title_within(name: str) -> str:
+    """As `title`, within a sentence: "top-5 accuracy", and still "NDCG@10"."""
+    return _lowered(title(name))
+
+
+def _lowered(words: str) -> str:
+    """Without the capital with which a heading begins; abbreviations and names keep theirs."""
+    rest = words.partition(" ")[0][1:]
+    return words[:1].lower() + words[1:] if rest[:1].islower() and rest == rest.lower() and "'" not in rest else words
 
 
 def is_percent(name: str) -> bool:
@@ -46,6 +55,9 @@ def number(value: Any, name: str = "") -> str:
         percent = 100 * value
         digits = 2 if 0 < percent < 0.1 or 99.9 < percent < 100 else 1
         return f"{percent:.{digits}f} %"
+    kind = kind_of(name) if name else None
+    if kind is not None and kind.unit:
+        return f"{number(value)} {kind.unit}"
     if value == 0:
         return "0"
     magnitude = math.floor(math.log10(abs(value)))

@@ -16,11 +16,13 @@ class MetricKind:
     better: "max" where more is better, "min" where less is; None for neither, such as a share of time.
     share: between 0 and 1, and written in percent.
     title: as a heading; None: the name's own words.
+    unit: what it is measured in, such as "px"; None: nothing, or it differs from run to run (`Metric.measured_in`).
     """
 
     better: Literal["max", "min"] | None = None
     share: bool = False
     title: str | None = None
+    unit: str | None = None
 
 
 HIGH_SHARE, LOW_SHARE, SHARE, LOW = MetricKind("max", True), MetricKind("min", True), MetricKind(share=True), MetricKind("min")
@@ -55,9 +57,15 @@ def kind_of(name: str) -> MetricKind | None:
     return next((_KINDS[tail] for start in range(len(words)) if (tail := "_".join(words[start:])) in _KINDS), None)
 
 
-def exact(name: str) -> MetricKind | None:
-    """The kind that was declared under this very name."""
-    return _KINDS.get(name)
+def titled(name: str) -> tuple[str, str]:
+    """(the words before it, the title) of the longest declared name with a title in which a name ends: `gain_in_iou` -> ("gain in", "IoU");
+    the name's own words, and no title, where there is none."""
+    words = name.split("_")
+    for start in range(len(words)):
+        kind = _KINDS.get("_".join(words[start:]))
+        if kind is not None:  # one without a title is called by its own words, whatever these end in
+            return (" ".join(words[:start]), kind.title) if kind.title else (" ".join(words).strip(), "")
+    return " ".join(words).strip(), ""
 
 
 def better(name: str) -> Literal["max", "min"] | None:

@@ -1,7 +1,7 @@
 """Results of a regression: metrics with intervals, coverage, tables and figures, from answers and truth alone."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -75,7 +75,8 @@ def judgement(answered: Answered, targets: Sequence[dict[str, Any]], settings: E
         result.notes.append(f"{one['name']}: train's mean, {written(one['mean'])}, as the answer for every example has MAE "
                             f"{written(np.abs(plain).mean())} and RMSE {written(np.sqrt(np.square(plain).mean()))}.")
         if len(targets) == 1:
-            result.metrics = metrics
+            result.metrics = {name: replace(metric, measured_in=one["unit"] or "") if name in IN_UNITS else metric
+                              for name, metric in metrics.items()}
     spread = np.array([[1.0 if len(targets) == 1 else one["std"] for one in targets]])
     errors = distance(answered.values, answered.truth, spread)
     if len(targets) > 1:
@@ -94,6 +95,7 @@ def judgement(answered: Answered, targets: Sequence[dict[str, Any]], settings: E
     return result
 
 
+IN_UNITS = ("mae", "rmse", "interval_width")  # of the numbers themselves
 SET_SCORES: dict[str, Literal["max", "min"]] = {"r2": "max", "spearman": "max"}
 
 

@@ -83,7 +83,7 @@ def headline(report: Mapping[str, Any]) -> str:
         return "nothing was judged: the data have neither a test nor a validation split"
     name, metric = chosen
     split, base = formatting.split_name(name)
-    text = f"{split} {formatting.title(base).lower()} {metric.text(name)}"
+    text = f"{split} {formatting.title_within(base)} {metric.text(name)}"
     if metric.n:
         text += f" on {formatting.counted(metric.n, 'example')}"
         if metric.low is not None and metric.units is not None and metric.unit != "example":

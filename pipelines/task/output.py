@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from pipelines.base import formatting
 from pipelines.base.errors import ConfigError
 from pipelines.data.source import Source, Tensors
 from pipelines.task import intervals
 from pipelines.task.answers import Answers
 from pipelines.task.input import Input, Part, alone
 from pipelines.task.results import Baseline, Judgement
+from pipelines.task.worst_examples import worst_numbers
 
 if TYPE_CHECKING:
     import keras
@@ -161,7 +163,8 @@ class Output(Part):
     def judge(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], source: Source) -> Judgement:
         """Everything the report says about one split. Rows of answers and targets, condensed, are in the order of `source`.
 
-        By default the metric of each of `scores`, and those of `set_scores`, with their intervals, and a table of answers and targets.
+        By default the metric of each of `scores`, and those of `set_scores`, with their intervals, a table of answers and targets, and the
+        examples whose watched score is worst.
         """
         units, resamples = self.input.units(source), self.experiment.evaluate.bootstrap
         how: Any = {"resamples": resamples, "units": units}
@@ -176,11 +179,18 @@ class Output(Part):
         every = {**targets, **{name.removeprefix(SCORE): value for name, value in answers.items()}}
         flat = {name: value.reshape(len(value)) for name, value in every.items() if value.size == len(value)}
         names = [source.name(number) for number in range(len(source))]
-        return Judgement(metrics, units=units, predictions={"example": names, **flat}, notes=units.notes())
+        judgement = Judgement(metrics, units=units, predictions={"example": names, **flat}, notes=units.notes())
+        if SCORE + self.watch[0] in answers:
+            metric, worst = self.watch[0], worst_numbers(self, answers, targets, self.experiment.evaluate.worst)
+            judgement.tables["worst_mistakes"] = [{"number": number, "example": names[number], metric: score} for number, score in worst]
+            self.input.draw(judgement, source, [number for number, _ in worst], [(formatting.number(score, metric),) for _, score in worst],
+                            f"Worst answers, by {formatting.title(metric)}")
+        return judgement
 
     def explain(self, model: "keras.Model", judgement: Judgement, answers: dict[str, np.ndarray],
                 targets: dict[str, np.ndarray], source: Source) -> None:
-        """Adds to a judgement what needs the model itself, such as which part of an input an answer depends on."""
+        """Adds to a judgement what needs the model itself, such as which part of an input an answer depends on, or its answers to
+        `worst_examples`, whole."""
 
     def baseline(self, train: Source, features: Features) -> Baseline | None:
         """A cheap model fitted on train within seconds, beside which the report puts this one; None where `judge` does that, or none fits.

@@ -22,6 +22,7 @@ class Metric:
         unit: what the interval draws: "example", or the name of a group of them ("speaker").
         units: how many of those there are; None: as many as examples.
         drawn: [resamples], the metric on each resample: of two models judged on the same examples these are paired.
+        measured_in: the unit of the value, such as "years", where it is the data's.
     """
 
     value: float
@@ -31,10 +32,11 @@ class Metric:
     unit: str = "example"
     units: int | None = None
     drawn: np.ndarray | None = field(default=None, repr=False, compare=False)
+    measured_in: str = ""
 
     def text(self, name: str) -> str:
         """`73.1 % [72.2, 74.0]`; `name` says what it is."""
-        return f"{formatting.number(self.value, name)} {formatting.bounds(self.low, self.high, name)}".rstrip()
+        return " ".join(filter(None, (formatting.number(self.value, name), self.measured_in, formatting.bounds(self.low, self.high, name))))
 
     def drawn_by(self) -> str:
         """What its interval was drawn by: `20 speakers`, `examples`."""

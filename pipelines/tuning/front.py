@@ -44,7 +44,7 @@ def lines(content: Any) -> list[str]:
     objective, measure = content["objective"].partition("/")[2], content["cost"]["measure"]
     trials = {trial["trial"]: trial for trial in content["trials"]}
     on = [trials[number] for number in content["front"]]
-    return [f"Trial {one['trial']}: {formatting.title(objective).lower()} {formatting.number(one['value'], objective)} with "
+    return [f"Trial {one['trial']}: {formatting.title_within(objective)} {formatting.number(one['value'], objective)} with "
             f"{formatting.number(one['cost'])} {UNITS[measure]}" for one in on]
 
 

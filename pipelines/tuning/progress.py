@@ -58,7 +58,7 @@ class SearchProgress(Screen):
         parts = [f"{self.done} of {self.total} trials done" + (f", {self.failed} failed" if self.failed else "")]
         if self.best:
             value = formatting.number(float(self.best[0]), self.objective)
-            parts.append(f"best {formatting.title(self.objective).lower()} {value} (trial {self.best[1]})")
+            parts.append(f"best {formatting.title_within(self.objective)} {value} (trial {self.best[1]})")
         if self._left and self.done < self.total:
             parts.append(f"about {formatting.duration(max(0.0, self._left[0] - (time.monotonic() - self._left[1])))} left")
         return ", ".join(parts)

@@ -87,7 +87,7 @@ def headline(content: Mapping[str, Any]) -> str:
     """`best of 20 trials: trial 7, validation accuracy 93.1 %`."""
     objective, best = content["objective"].partition("/")[2], content["best"]
     return (f"best of {formatting.counted(len(content['trials']), 'trial')}: trial {best['trial']}, validation "
-            f"{formatting.title(objective).lower()} "
+            f"{formatting.title_within(objective)} "
             f"{formatting.number(best['value'], objective)}")
 
 
@@ -126,7 +126,7 @@ def repeats_lines(content: Mapping[str, Any]) -> list[str]:
                          f"{formatting.number(one['mean'], objective)}, spread {formatting.number(one['std'], objective)} ({objective}).")
         for name in [name for name in repeats["metrics"] if name.startswith("test/")][:1]:
             one = spread.get(name)
-            lines.append(f"Test: {formatting.title(formatting.split_name(name)[1]).lower()} "
+            lines.append(f"Test: {formatting.title_within(formatting.split_name(name)[1])} "
                          + (f"{formatting.number(one['mean'], name)} over {seeds} seeds, spread "
                             f"{formatting.number(one['std'], name)}." if one else
                             f"{formatting.number(repeats['metrics'][name]['value'], name)}."))

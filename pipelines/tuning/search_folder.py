@@ -219,7 +219,7 @@ def best_yaml(experiment: Experiment, name: str, best: Any, trials: int, objecti
     algorithm = experiment.tune.algorithm if experiment.tune else ""
     call = f"quartet train {named(str(file))} --name {run_name(name, file.parent.name)}{storage.options(file.parent)}"
     return (f"# The best of {trials} trials ({algorithm} search) over {name}: trial {best.number}, "
-            f"validation {formatting.title(objective).lower()} {formatting.number(float(best.value), objective)}.\n"
+            f"validation {formatting.title_within(objective)} {formatting.number(float(best.value), objective)}.\n"
             f"#   {call}\n" + to_yaml(document))
 
 

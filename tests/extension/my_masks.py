@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 import quartet
+from quartet import figures
 
 SOURCES, MODELS, AUGMENTATIONS = quartet.Variants("source", "source"), quartet.Variants(), quartet.Variants(what="augmentation")
 
@@ -50,6 +51,9 @@ class Pictures(quartet.Input):
         return {"image": tf.TensorSpec([None, 12, 12], tf.uint8)}
 
 
+quartet.declare_metrics(iou=quartet.MetricKind("max", share=True, title="IoU"))
+
+
 def iou(sums: np.ndarray) -> np.ndarray:
     return sums[:, 0] / np.maximum(sums[:, 1], 1)
 
@@ -86,6 +90,11 @@ class Masks(quartet.Output):
         pictures = tf.map_fn(tf.io.encode_png, tf.cast(bright, tf.uint8)[..., None] * 255, fn_output_signature=tf.string)
         return {"mask": pictures, "boxes": tf.stack([left, top, right, bottom], 1)[:, None],
                 "count": tf.cast(tf.reduce_any(bright, [1, 2]), tf.int32)}
+
+    def explain(self, model, judgement, answers, targets, source):
+        worst = quartet.worst_examples(self, model, answers, targets, source, count=3)
+        pictures = [figures.overlaid(one.inputs, mask=one.targets["mask"], boxes=one.answers["boxes"]) for one in worst]
+        judgement.figures["worst"] = figures.image_grid(np.stack(pictures), [one.name for one in worst])
 
     def baseline(self, train, features):
         """Every pixel that is brighter than the middle of the range."""

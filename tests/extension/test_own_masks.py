@@ -3,6 +3,7 @@ sources, models and augmentations are registered as ours are; its data are check
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,10 @@ def test_its_report_has_the_metric_of_sums_beside_that_of_a_baseline_which_answe
     assert iou["low"] < iou["value"] < iou["high"] and model["iou"] == pytest.approx(iou["value"])
     assert grey["model"] == "brighter than grey" and 0.3 < grey["iou"] < 0.95
     assert grey["gain_in_iou"] == pytest.approx(model["iou"] - grey["iou"])
+    worst = report["tables"]["test/worst_mistakes"]
+    assert [row["iou"] for row in worst] == sorted(row["iou"] for row in worst) and len(worst) == 2
+    text = (place / "run" / "report" / "report.md").read_text()
+    assert "figures/worst.png" in text and re.search(r"\| IoU \| [\d.]+ % \[", text) and "| Gain in IoU |" in text
     kept = place / "run" / "report" / "predictions.parquet"
     assert kept.stat().st_size < 10_000  # 24 names: no masks
 

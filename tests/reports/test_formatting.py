@@ -2,8 +2,11 @@
 
 import pytest
 
-from pipelines.base import formatting
+from pipelines.base import formatting, metric_kinds
+from pipelines.config import registry
 from pipelines.task.results import Metric
+
+registry.tasks()  # domains declare their metrics
 
 
 @pytest.mark.parametrize("value, name, text", [
@@ -28,9 +31,26 @@ def test_duration(seconds, text):
 
 @pytest.mark.parametrize("name, text", [
     ("top5_accuracy", "Top-5 accuracy"), ("ndcg@10", "NDCG@10"), ("hit_rate@5", "Hit rate@5"), ("worst_mistakes", "Worst mistakes"),
+    ("gain_in_mae", "Gain in MAE"), ("gain_in_ndcg@10", "Gain in NDCG@10"), ("gain_in_top5_accuracy", "Gain in top-5 accuracy"),
+    ("absolute_error", "Absolute error"), ("r2", "R squared"),
 ])
 def test_title(name, text):
     assert formatting.title(name) == text
+
+
+@pytest.mark.parametrize("name, text", [
+    ("top5_accuracy", "top-5 accuracy"), ("ndcg@10", "NDCG@10"), ("r2", "R squared"), ("spearman", "Spearman's rank correlation"),
+    ("f1", "F1"), ("macro_f1", "macro F1"), ("hit_rate@5", "hit rate@5"),
+])
+def test_a_title_within_a_sentence_keeps_the_capitals_of_abbreviations(name, text):
+    assert formatting.title_within(name) == text
+
+
+def test_a_metric_has_a_unit_by_its_name_or_by_its_data():
+    metric_kinds.declare({"edge_distance": metric_kinds.MetricKind("min", unit="px")})
+    assert formatting.number(4.25, "test/edge_distance") == "4.250 px"
+    assert Metric(4.25, 4.0, 5.0).text("edge_distance") == "4.250 px [4.000, 5.000]"
+    assert Metric(4.25, 4.0, 5.0, measured_in="years").text("mae") == "4.250 years [4.000, 5.000]"
 
 
 def test_metric_with_and_without_interval():
