@@ -10,6 +10,8 @@ from nlp import tokens
 from nlp.data import number_splits, requests, splits
 from nlp.settings import TextClassification, TextRegression, text_keys
 from nlp.tokens.base import PAD
+from nlp.tokens.offsets import placed_tokens
+from pipelines.base.errors import ConfigError
 from pipelines.data.lengths import Lengths
 from pipelines.data.source import Tensors
 from pipelines.serving.output import WARNING
@@ -24,9 +26,14 @@ BLANK = r"[\s\pZ\pC]*"  # only separators and invisible characters
 
 
 class Texts(Input):
-    """Inputs of the model are token numbers [batch, time] int32. Facts: those of tokens and of a pretrained encoder (nlp.data.splits)."""
+    """Inputs of the model are token numbers [batch, time] int32. Facts: those of tokens and of a pretrained encoder (nlp.data.splits).
+
+    With `offsets`, examples also have `starts` and `ends`, [batch, time] int32: the bytes of the text, as it was given, between which the
+    word of each token lies (nlp.tokens.offsets); for outputs whose answers are places.
+    """
 
     experiment: TextClassification | TextRegression
+    offsets = False
 
     @property
     def signature(self) -> Signature:  # type: ignore[override]
@@ -65,6 +72,8 @@ class Texts(Input):
 
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
         """One text as {"tokens": [length] int32, "length"}, with all else that is stored of it."""
+        if self.offsets:
+            return {**{name: value[0] for name, value in self._cut({"text": raw["text"][None]}).items()}, **_others(raw)}
         ids = self.tokenizer.ids(raw["text"][None]).flat_values
         return {"tokens": ids, "length": tf.size(ids), **_others(raw)}
 
@@ -90,7 +99,7 @@ class Texts(Input):
         return len(row["text"]) <= LONG and self.tokenizer.is_plain(row["text"])
 
     def receive_simple(self, raw: Tensors) -> Tensors:
-        if self.tokenizer.cut_plain is None:
+        if self.tokenizer.cut_plain is None or self.offsets:
             return self.receive(raw)
         cut = self._padded(self.tokenizer.cut_plain(raw["text"]).ids)
         return {**cut, WARNING: self._warnings(raw["text"], cut["tokens"])}
@@ -99,7 +108,12 @@ class Texts(Input):
         return len(row["text"]) > LARGE
 
     def _cut(self, raw: Tensors) -> Tensors:
-        return self._padded(self.tokenizer.ids(raw["text"]))
+        if not self.offsets:
+            return self._padded(self.tokenizer.ids(raw["text"]))
+        if getattr(self.experiment.model if self.experiment.own_tokens else self.experiment.cutting, "html", False):
+            raise ConfigError(f"{self.experiment.task}: the places of words are those of the text as it is; leave html out")
+        ids, starts, ends = placed_tokens(self.tokenizer, raw["text"], self.experiment.limit)
+        return {**self._padded(ids), "starts": starts.to_tensor(), "ends": ends.to_tensor()}
 
     def _padded(self, ids: tf.RaggedTensor) -> Tensors:
         return {"tokens": ids.to_tensor(PAD), "length": tf.cast(ids.row_lengths(), tf.int32)}

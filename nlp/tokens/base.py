@@ -35,6 +35,7 @@ class Tokenizer:
         letters: the first number of character n-grams, where they have numbers of their own, after those of the words.
         cut_plain: as `cut`, of texts that `is_plain` takes, without branches; None where there is no shorter way.
         is_plain: whether it takes a text, UTF-8: a cheap look.
+        marks: how many tokens of every text stand before its own, and behind them.
     """
 
     size: int
@@ -43,6 +44,7 @@ class Tokenizer:
     letters: int | None = None
     cut_plain: Callable[[tf.Tensor], Cut] | None = None
     is_plain: Callable[[bytes], bool] = lambda text: False
+    marks: tuple[int, int] = (0, 0)
 
     @cached_property
     def ids(self) -> Callable[[tf.Tensor], tf.RaggedTensor]:

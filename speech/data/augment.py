@@ -70,6 +70,21 @@ class Augmenter:
         settings = self.settings
         return bool(settings.shift or settings.speed or settings.gain or settings.noise or settings.own)
 
+    def _moved(self, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """How many times as fast each recording is played, and by how many samples it is moved; [batch] float32."""
+        rate = 1.0 + self.settings.speed * (2.0 * random.uniform(keys, SPEED) - 1.0)
+        return rate, self.settings.shift * self.rate * (2.0 * random.uniform(keys, SHIFT) - 1.0)
+
+    def times(self, keys: tf.Tensor, window: int | None = None) -> tf.Tensor:
+        """Where times of recordings are after `waveforms` with the same keys: [batch, 2] float32, a time t, in s, is at scale * t + delay.
+
+        Args:
+            window: samples of the window in which recordings lie; None: they begin at 0.
+        """
+        rate, moved = self._moved(keys)
+        middle = (window or 0) / 2.0
+        return tf.stack([1.0 / rate, (middle - middle / rate + moved) / self.rate], 1)
+
     def waveforms(self, waveforms: tf.Tensor, lengths: tf.Tensor, keys: tf.Tensor, *, window: bool) -> tuple[tf.Tensor, tf.Tensor]:
         """Augments a batch of waveforms.
 
@@ -86,8 +101,7 @@ class Augmenter:
         settings = self.settings
         samples = tf.shape(waveforms)[1]
         if settings.speed or settings.shift:
-            rate = 1.0 + settings.speed * (2.0 * random.uniform(keys, SPEED) - 1.0)
-            moved = settings.shift * self.rate * (2.0 * random.uniform(keys, SHIFT) - 1.0)
+            rate, moved = self._moved(keys)
             if window:
                 # played faster or slower around the middle of the window, then moved
                 middle = tf.cast(samples, tf.float32) / 2.0

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.base.errors import ConfigError, DataError
-from pipelines.data.source import Source
+from pipelines.data.source import Source, Tensors
 from pipelines.serving.output import WARNING
 from pipelines.task.contract import Decoding, Input, PreparedForm, Read, Requests, Signature, Splits
 from pipelines.task.form import Field
@@ -70,6 +70,11 @@ class Recordings(Input):
     @cached_property
     def prepared_form(self) -> PreparedForm:
         return PreparedRecordingsForm(self)
+
+    def changes(self, keys: tf.Tensor | None, window: int | None = None) -> Tensors:
+        """What augmentation does to times in recordings: {"times": [batch, 2]}, as Augmenter.times has it; {} where it does nothing."""
+        moves = keys is not None and bool(self.experiment.augment.speed or self.experiment.augment.shift)
+        return {"times": self.augmenter.times(keys, window)} if moves else {}
 
     def features_error(self) -> str | None:
         """Why the facts do not belong to this front end; None where they do."""

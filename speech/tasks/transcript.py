@@ -53,7 +53,7 @@ class Transcript(Output):
 
     def targets(self, examples: Tensors, changes: Tensors | None = None) -> Tensors:
         """{"tokens", "token_count"}, to learn from with the "frames" that are heard, to be judged with the "length" of the recording."""
-        beside = {"length": examples["length"]} if changes is None else changes
+        beside = {"length": examples["length"]} if changes is None else {name: changes[name] for name in changes if name != "times"}
         return {**{name: examples[name] for name in ("tokens", "token_count") if name in examples}, **beside}
 
     def loss(self, outputs: tf.Tensor, targets: Any, training: bool) -> tf.Tensor:

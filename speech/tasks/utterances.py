@@ -62,11 +62,11 @@ class Utterances(Recordings):
 
     def prepare(self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None, epoch: tf.Tensor | None = None,
                 ) -> tuple[Any, Tensors]:
-        """{"features" [batch, frames, width] float32, "frames" [batch] int32}; the frames, which augmentation may change."""
+        """{"features" [batch, frames, width] float32, "frames" [batch] int32}; the frames, which augmentation may change, and `changes`."""
         waveforms, lengths = self.waveforms(examples, keys)
         features = tf.ensure_shape(self.normalized(waveforms, lengths, keys), [None, None, self.front_end.width])
         frames = self.front_end.frames(lengths)
-        return {"features": features, "frames": frames}, {"frames": frames}
+        return {"features": features, "frames": frames}, {"frames": frames, **self.changes(keys)}
 
     def waveforms(self, examples: Tensors, keys: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
         """Waveforms [batch, samples] float32 and how many of each count, augmented where there are keys."""

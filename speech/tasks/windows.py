@@ -97,8 +97,8 @@ class Windows(Recordings):
 
     def prepare(self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None, epoch: tf.Tensor | None = None,
                 ) -> tuple[tf.Tensor, Tensors]:
-        """Features [batch, frames, width] float32, normalised."""
-        return self.features(tf.cast(examples["samples"], tf.float32) / 32768.0, keys), {}
+        """Features [batch, frames, width] float32, normalised; and `changes`, of times in the window."""
+        return self.features(tf.cast(examples["samples"], tf.float32) / 32768.0, keys), self.changes(keys, self.window)
 
     def features(self, waveforms: tf.Tensor, keys: tf.Tensor | None = None) -> tf.Tensor:
         """Waveforms [batch, window] to the model's input, augmented where there are keys."""

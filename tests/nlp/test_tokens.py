@@ -130,3 +130,49 @@ def test_unknown_letters_are_one_token_each():
     tokenizer = made(Subwords(name="subwords", vocabulary=40), ["aaa bbb"] * 4)
     ids = tokenizer.ids(tf.constant(["aaa жж"]))[0].numpy().tolist()
     assert ids.count(base.UNKNOWN) == 2
+
+
+PLACED = ["The cat  sat, on\tthe mat.", "", " \n", "naïve café 東京 👍!", "ﬁne… ×2 Ω"]
+
+
+@pytest.mark.parametrize("settings", [SETTINGS[0], SETTINGS[4]], ids=["words", "subwords"])
+def test_tokens_have_the_places_of_their_words_in_the_text_as_it_was_given(settings):
+    from nlp.tokens.offsets import placed_tokens, placed_words
+
+    words, starts, ends = (value.to_list() for value in placed_words(tf.constant(PLACED)))
+    cut = [[text.encode()[start:end] for start, end in zip(*row)] for text, *row in zip(PLACED, starts, ends)]
+    assert cut == words
+    assert [word.decode() for word in words[0]] == ["The", "cat", "sat", ",", "on", "the", "mat", "."]
+    assert [word.decode() for word in words[3]] == ["naïve", "café", "東", "京", "👍", "!"] and words[1] == words[2] == []
+    tokenizer = made(settings, PLACED)
+    ids, starts, ends = placed_tokens(tokenizer, tf.constant(PLACED), 50)
+    whole = tokenizer.ids(tf.constant(PLACED)).to_list()
+    assert ids.to_list()[:4] == whole[:4]
+    for text, numbers, *places in zip(PLACED, ids.to_list(), starts.to_list(), ends.to_list()):
+        assert len(numbers) == len(places[0]) == len(places[1])
+        for number, start, end in zip(numbers, *places):
+            assert number in tokenizer.ids(tf.constant([text.encode()[start:end]]))[0]
+    assert placed_tokens(tokenizer, tf.constant(PLACED), 3)[1].row_lengths().numpy().max() == 3
+
+
+def test_texts_hand_on_the_places_of_their_tokens_when_stored_and_when_asked():
+    from nlp.tasks.classification import TextTask
+    from nlp.tasks.texts import Texts
+    from pipelines.config.load import from_text
+
+    class Placed(Texts):
+        offsets = True
+
+    class PlacedTask(TextTask):
+        input_class = Placed
+        output_class = staticmethod(lambda task: None)
+
+    experiment = from_text("task: nlp.classification\ndata: {source: quick}\nmodel: {name: bag, width: 4}\n").experiment
+    task = PlacedTask(experiment)
+    task.facts = task.splits().facts
+    given = task.input.receive({"text": tf.constant(["a film, then", "good"])})
+    stored = [task.input.decode({"text": tf.constant(text)}) for text in ("a film, then", "good")]
+    assert given["starts"].numpy().tolist() == [[0, 2, 6, 8], [0, 0, 0, 0]] and given["ends"].numpy()[0].tolist() == [1, 6, 7, 12]
+    for place, one in enumerate(stored):
+        for name in ("tokens", "starts", "ends"):
+            np.testing.assert_array_equal(given[name][place, :one["length"]], one[name])

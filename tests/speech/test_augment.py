@@ -130,3 +130,15 @@ def test_copies_by_librosa_are_always_the_same():
     assert np.array_equal(first.load(2), waves[2]) and not np.array_equal(first.load(3), waves[0])
     lengths = {len(first.load(number)) for number in range(3, 9)}
     assert len(lengths) > 1 and all(0.75 * 4000 < size < 1.35 * 4000 for size in lengths)
+
+
+@pytest.mark.parametrize("window", [True, False])
+def test_times_follow_what_is_done_to_a_recording(window):
+    augmenter, places = Augmenter(Augment(shift=0.1, speed=0.2), 8000), np.array([2000, 3000, 4000, 5000])
+    waves = np.zeros([4, 8000], np.float32)
+    waves[np.arange(4), places] = 1.0
+    moved, _ = augmenter.waveforms(tf.constant(waves), tf.fill([4], 8000), KEYS, window=window)
+    scale, delay = np.split(augmenter.times(KEYS, 8000 if window else None).numpy(), 2, 1)
+    expected = scale[:, 0] * places / 8000 + delay[:, 0]
+    assert np.abs(moved.numpy().argmax(-1) / 8000 - expected).max() < 1.5 / 8000
+    assert np.abs(expected - places / 8000).max() > 0.01
