@@ -26,6 +26,7 @@ _FEWEST = 10  # texts without which there is nothing to divide
 _NEIGHBOURS = {2: "pairs", 3: "up to triples"}
 _JUDGE_EPOCHS = 5000  # texts below which a tenth of them is too few to choose an epoch by
 _FEW = 2000  # texts below which all of them are learned from, in short steps
+_LABELS_FITTED = 10_000  # of several labels, texts below which linear machines are no worse than a bag: benchmarks/results/labels.csv
 _ROWS = (1 << 10, 1 << 20)  # fewest and most rows of a table
 _SPARE = 8  # rows for each n-gram at least: on a table that is full, n-grams that train lacks fall on weights of others
 _WEIGHTS = 1 << 23  # of both tables, beyond which n-grams share rows: 32 MiB
@@ -51,7 +52,9 @@ def draft(path: Path, asked: Asked) -> Draft:
             return _numbers(seen, path)
     proposal = propose(asked, "nlp", reason=_reason(seen), gain="short texts are told apart by what they mean")
     what = "labels" if _many(seen) else "classes"
-    return Draft(f"Texts of {path.name}: {len(seen.counts)} {what}.", _found(seen), _body(seen, path, proposal.preset),
+    fitted = _many(seen) and proposal.preset is None and seen.texts < _LABELS_FITTED
+    body = _linear(seen, path) if fitted else _body(seen, path, proposal.preset)
+    return Draft(f"Texts of {path.name}: {len(seen.counts)} {what}.", _found(seen), body,
                  "TF-IDF with a linear support vector machine, fitted in the run", proposal.notes,
                  lambda: _ways(seen, path, asked))
 

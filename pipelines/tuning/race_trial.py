@@ -11,6 +11,7 @@ from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.metric_kinds import better
 from pipelines.config.schema import Experiment
 from pipelines.data.split import choose
+from pipelines.runs.judging import answered, validation
 from pipelines.runs.launch import task_class
 from pipelines.task.units import called
 from pipelines.training.evaluation import Evaluator
@@ -77,17 +78,30 @@ def attempt(experiment: Experiment, judged: int, seconds: float, say: Callable[[
         variable.assign(average.value)
     session.task.refit(session.model)
     numbers = choose(judged, count=len(held), seed=experiment.data.split_seed, purpose="race", labels=held.labels)
-    values = {name: each for name, each in _evaluator(session, numbers).each().items() if each.ndim == 1}  # not sums of a whole split
-    metric, direction = session.task.output.watch
-    if metric not in values:
-        metric = next(name for name in (*session.step.scores.names, "loss") if name in values)
-        direction = better(metric) or "min"
+    metric, direction, values = _values(session, numbers)
     names = tuple(held.name(int(number)) for number in numbers)
     groups = held.groups[numbers] if held.groups is not None else None
-    score = Score(metric, direction == "min", np.asarray(values[metric], np.float64), names, groups, called(experiment.data.group_by), done)
+    score = Score(metric, direction == "min", np.asarray(values, np.float64), names, groups, called(experiment.data.group_by), done)
     del session
     gc.collect()  # a model and its functions hold one another
     return score
+
+
+def _values(session: Session, numbers: np.ndarray) -> tuple[str, str, np.ndarray]:
+    """(metric, "max" or "min", the metric of each held-out example): as the run would judge them, with thresholds that validation chooses."""
+    output, one = session.task.output, _evaluator(session, numbers)
+    known = answered(session, validation(session))
+    chosen = output.choose(*known) if known else {}
+    metric, direction = output.watch
+    if chosen:
+        session.task.facts.update(chosen)
+        one.task.facts.update(chosen)
+        return metric, direction, one.task.output.each(*one.judged())
+    values = {name: each for name, each in one.each().items() if each.ndim == 1}  # not sums of a whole split
+    if metric not in values:
+        metric = next(name for name in (*session.step.scores.names, "loss") if name in values)
+        direction = better(metric) or "min"
+    return metric, direction, values[metric]
 
 
 def _evaluator(session: Session, numbers: np.ndarray) -> Evaluator:

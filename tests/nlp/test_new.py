@@ -45,7 +45,7 @@ def test_several_labels_and_json(tmp_path):
     path.write_text("text,labels\n" + "".join(f"{text},{label}{'|a' if number % 2 else ''}{'|b' if number % 5 == 0 else ''}\n"
                                               for number, (text, label) in enumerate(TEXTS)))
     found = drafted(path)
-    assert found.data.labels == "many" and found.data.label_separator == "|"
+    assert found.data.labels == "many" and found.data.label_separator == "|" and found.model.name == "linear"
     lists = [str(["a", label] if number % 2 else [label]) for number, (_, label) in enumerate(TEXTS)]  # as a data frame writes them
     path.write_text("text,labels\n" + "".join(f'{text},"{value}"\n' for (text, _), value in zip(TEXTS, lists)))
     data = drafted(path).data

@@ -11,6 +11,7 @@ from pipelines.base.errors import ConfigError, DataError
 from pipelines.commands import main
 from pipelines.config.draft import Way, look
 from pipelines.config.load import from_text, load
+from pipelines.outputs.labels import Labels
 from pipelines.tuning import race_trial
 from pipelines.tuning.proposing import propose
 from pipelines.tuning.race import Entrant, OutOfTime, Score, difference, race, sizes
@@ -169,6 +170,15 @@ def texts(tmp_path, monkeypatch):
     rows = [(" ".join(rng.choice(words[label], 6)), label) for label in ("red", "blue") * 60]
     (tmp_path / "texts.csv").write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in rows))
     return tmp_path
+
+
+def test_labels_are_judged_with_the_thresholds_that_validation_chooses(texts, monkeypatch):
+    many = linear(120).replace("validation: 0,", "validation: 0.2, labels: many, fold: [1, 2],")
+    experiment = from_text(many).experiment
+    assert race_trial.attempt(experiment, 50, 60.0).values.mean() > 0.5
+    monkeypatch.setattr(Labels, "choose", lambda *_: {"thresholds": [2.0, 2.0]})  # no label is ever given
+    score = race_trial.attempt(experiment, 50, 60.0)
+    assert (score.metric, score.lower) == ("example_f1", False) and not score.values.any()
 
 
 def test_new_tries_ways_and_says_so_in_the_draft(texts, monkeypatch):
