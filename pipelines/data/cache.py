@@ -83,19 +83,21 @@ SAMPLE = 256  # examples from which the room for entries of free length is guess
 
 def _free_bytes(source: Source, decode: Decode | None, data: Data, spec: dict[str, tf.TensorSpec], lengths: Lengths) -> int:
     """About how many bytes the entries of free length take."""
-    if source.lengths is not None:
-        total = int(np.sum(source.lengths))
-    else:
+    names = free(spec)
+    entries = {lengths.of(name).entry for name in names}
+    totals = {lengths.entry: int(np.sum(source.lengths))} if source.lengths is not None else {}
+    if entries - totals.keys():
         some = source.subset(np.unique(np.linspace(0, len(source) - 1, min(SAMPLE, len(source))).astype(np.int64)))
-        total = int(np.mean([np.mean(batch[lengths.entry]) for batch in _decoded(some, decode, data.workers)]) * len(source))
-    each = sum(int(np.prod(spec[name].shape.as_list()[1:], dtype=np.int64)) * spec[name].dtype.size for name in free(spec))
-    return total * each
+        seen = list(_decoded(some, decode, data.workers))
+        totals = {entry: int(np.mean([np.mean(batch[entry]) for batch in seen]) * len(source)) for entry in entries}
+    return sum(totals[lengths.of(name).entry] * int(np.prod(spec[name].shape.as_list()[1:], dtype=np.int64)) * spec[name].dtype.size
+               for name in names)
 
 
 def _rows(batch: dict[str, np.ndarray], name: str, lengths: Lengths) -> np.ndarray:
     """An entry of a padded batch without its padding, [sum of lengths, ...]."""
     value = batch[name]
-    return value[np.arange(value.shape[1]) < batch[lengths.entry][:, None]]
+    return value[np.arange(value.shape[1]) < batch[lengths.of(name).entry][:, None]]
 
 
 def _flat_in_memory(source: Source, decode: Decode | None, spec: dict[str, tf.TensorSpec], lengths: Lengths,
@@ -143,9 +145,9 @@ def _on_disk(source: Source, decode: Decode | None, spec: dict[str, tf.TensorSpe
     arrays = {key: np.load(target / f"{key}.npy", mmap_mode="r", allow_pickle=False) for key in spec if key not in flat}
     if lengths is None:
         return MappedSource(arrays, source)
-    total = int(np.sum(arrays[lengths.entry], dtype=np.int64))
+    totals = {key: int(np.sum(arrays[lengths.of(key).entry], dtype=np.int64)) for key in flat}
     mapped = {key: np.memmap(target / f"{key}.flat", spec[key].dtype.as_numpy_dtype, "r", shape=(total, *spec[key].shape[1:]))
-              if total else np.zeros((0, *spec[key].shape[1:]), spec[key].dtype.as_numpy_dtype) for key in flat}
+              if total else np.zeros((0, *spec[key].shape[1:]), spec[key].dtype.as_numpy_dtype) for key, total in totals.items()}
     return FlatSource({key: np.asarray(value) for key, value in arrays.items()}, mapped, spec=spec, lengths=lengths, source=source)
 
 

@@ -214,7 +214,8 @@ class Predictor:
         for start in range(0, len(order), SIMILAR):
             some = order[start:start + SIMILAR]
             longest = -(-max(1, int(lengths[some].max())) // rule.unit) * rule.unit
-            batch = {name: value[some, :longest] if name in self.free else value[some] for name, value in examples.items()}
+            counted = set(self.free) - set(rule.others)
+            batch = {name: value[some, :longest] if name in counted else value[some] for name, value in examples.items()}
             for name, values in self._respond(batch).items():
                 parts.setdefault(name, []).append(values.numpy())
         back = np.argsort(order)

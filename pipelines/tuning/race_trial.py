@@ -88,7 +88,7 @@ def attempt(experiment: Experiment, judged: int, seconds: float, say: Callable[[
 
 
 def _values(session: Session, numbers: np.ndarray) -> tuple[str, str, np.ndarray]:
-    """(metric, "max" or "min", the metric of each held-out example), as a run judges: with thresholds that validation chooses."""
+    """(metric, "max" or "min", the metric of each held-out example): as the run would judge them, with thresholds chosen on validation."""
     output, one = session.task.output, _evaluator(session, numbers)
     known = answered(session, validation(session))
     chosen = output.choose(*known) if known else {}

@@ -45,7 +45,7 @@ def test_a_shipped_experiment(name, tmp_path):
     text = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 45
     assert text.startswith("# ") and f"\n#   python -m nlp.train nlp/{name}" in text
-    experiment = load(f"nlp/{name}", [f"data.path={tmp_path}"] if name in ("table", "finetune", "numbers") else []).experiment
+    experiment = load(f"nlp/{name}", [f"data.path={tmp_path}"] if name in ("table", "finetune", "labels", "numbers") else []).experiment
     if not isinstance(experiment.model, Pretrained):
         outputs = 1 if name == "numbers" else 4
         assert models.build(experiment.model, size=50, classes=outputs, limit=experiment.cutting.limit).output_shape == (None, outputs)

@@ -29,7 +29,7 @@ def test_a_shipped_experiment(name, tmp_path):
     text = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 50
     assert text.startswith("# ") and f"\n#   python -m speech.train speech/{name}" in text
-    experiment = load(f"speech/{name}", [f"data.path={tmp_path}"] if name == "numbers" else []).experiment
+    experiment = load(f"speech/{name}", [f"data.path={tmp_path}"] if name in ("labels", "numbers") else []).experiment
     if hasattr(experiment.model, "preset") or experiment.task == "speech.regression":
         return  # built and trained in test_pretrained.py, or tests/test_contract.py
     if experiment.task == "speech.commands":

@@ -16,7 +16,7 @@ from pipelines.machine.devices import prepare
 RNG = np.random.default_rng(0)
 LENGTHS = RNG.integers(0, 60, 203).astype("int32")
 BY_LENGTH = order.ByLength(LENGTHS)
-RULE = Lengths("length", unit=4)
+RULE = Lengths("length", unit=4, others={"boxes": "count"})
 
 
 def epoch(plan: order.Plan, number: int, **options) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -84,7 +84,8 @@ def source() -> ArraySource:
 def decode(raw, key=None):
     values = tf.cast(raw["number"], tf.float32) + tf.cast(tf.range(raw["length"]), tf.float32) / 100.0
     values = tf.stack([values, values], axis=-1)
-    return {"values": values, "length": raw["length"], "number": raw["number"]}
+    boxes = tf.fill([raw["number"] % 7, 3], raw["number"])
+    return {"values": values, "length": raw["length"], "number": raw["number"], "boxes": boxes, "count": raw["number"] % 7}
 
 
 class Stored(ArraySource):
@@ -95,7 +96,8 @@ class Stored(ArraySource):
     def __init__(self):
         super().__init__({"number": np.arange(len(LENGTHS)), "length": LENGTHS})
         self._stored, self.arrays, self.lengths, self.decoded = self.arrays, None, LENGTHS, self.spec
-        self.spec = {**self.spec, "values": tf.TensorSpec([None, 2])}
+        self.spec = {**self.spec, "values": tf.TensorSpec([None, 2]), "boxes": tf.TensorSpec([None, 3], tf.int64),
+                     "count": tf.TensorSpec([], tf.int64)}
 
     def __len__(self):
         return len(LENGTHS)
@@ -108,7 +110,9 @@ class Stored(ArraySource):
         rows = tf.ragged.range(raw["length"]).to_tensor()
         values = tf.cast(raw["number"], tf.float32)[:, None] + tf.cast(rows, tf.float32) / 100.0
         values = tf.where(tf.sequence_mask(raw["length"]), values, 0.0)
-        return {**raw, "values": tf.stack([values, values], -1)}
+        count = raw["number"] % 7
+        boxes = tf.RaggedTensor.from_row_lengths(tf.repeat(raw["number"], count), count).to_tensor()
+        return {**raw, "values": tf.stack([values, values], -1), "boxes": tf.repeat(boxes[..., None], 3, -1), "count": count}
 
 
 @pytest.mark.parametrize("cache", ["memory", "disk", "none", "stored"])
@@ -132,12 +136,17 @@ def test_every_way_gives_the_same_padded_batches(cache, tmp_path: Path):
             for row, number in zip(batch["values"].numpy(), numbers):
                 length = LENGTHS[number]
                 assert np.allclose(row[:length, 0], number + np.arange(length) / 100.0) and not row[length:].any()
+            assert batch["boxes"].shape == (16, max(1, (numbers % 7).max()), 3)  # whatever the lengths of the values are
+            for boxes, number in zip(batch["boxes"].numpy(), numbers):
+                assert (boxes[:number % 7] == number).all() and not boxes[number % 7:].any()
 
 
 def test_rows_by_hand_are_padded_as_the_step_pads_them():
     rows = [decode({"number": tf.constant(number), "length": tf.constant(LENGTHS[number])}) for number in (0, 1, 2)]
-    spec = {"values": tf.TensorSpec([None, 2]), "length": tf.TensorSpec([], tf.int32), "number": tf.TensorSpec([], tf.int32)}
-    assert stacked(rows, spec, RULE)["values"].shape == (3, max(4, -(-int(LENGTHS[:3].max()) // 4) * 4), 2)
+    spec = {"values": tf.TensorSpec([None, 2]), "length": tf.TensorSpec([], tf.int32), "number": tf.TensorSpec([], tf.int32),
+            "boxes": tf.TensorSpec([None, 3], tf.int32), "count": tf.TensorSpec([], tf.int32)}
+    batch = stacked(rows, spec, RULE)
+    assert batch["values"].shape == (3, max(4, -(-int(LENGTHS[:3].max()) // 4) * 4), 2) and batch["boxes"].shape == (3, 2, 3)
 
 
 def test_few_lengths_hold_all_and_change_nothing_but_padding():

@@ -16,8 +16,8 @@ pytestmark = pytest.mark.slow
 FOLDER = Path(__file__).parents[2] / "configs" / "vision"
 SHIPPED = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 SHAPES = {"cifar10": (32, 3, 10), "fashion_mnist": (28, 1, 10), "digits": (8, 1, 10), "imagenet": (224, 3, 1000), "folder": (128, 3, 5),
-          "numbers": (128, 3, 1)}
-OWN_DATA = ("folder", "numbers")  # whose path is the user's
+          "numbers": (128, 3, 1), "labels": (128, 3, 3)}
+OWN_DATA = ("folder", "labels", "numbers")  # whose path is the user's
 
 
 def test_the_experiments_of_the_design_are_there():
