@@ -18,7 +18,9 @@ def title(name: str) -> str:
     """A metric's or column's name as a heading: `top5_accuracy` -> "Top-5 accuracy", `gain_in_ndcg@10` -> "Gain in NDCG@10"."""
     base, at, k = name.partition("@")
     before, known = titled(base)
-    words = f"{before} {_lowered(known)}" if before and known else before or known
+    if known and not before:
+        return known + at + k  # with its own letters: mAP
+    words = f"{before} {_lowered(known)}" if known else before
     return words[:1].upper() + words[1:] + at + k
 
 

@@ -32,7 +32,7 @@ def test_duration(seconds, text):
 @pytest.mark.parametrize("name, text", [
     ("top5_accuracy", "Top-5 accuracy"), ("ndcg@10", "NDCG@10"), ("hit_rate@5", "Hit rate@5"), ("worst_mistakes", "Worst mistakes"),
     ("gain_in_mae", "Gain in MAE"), ("gain_in_ndcg@10", "Gain in NDCG@10"), ("gain_in_top5_accuracy", "Gain in top-5 accuracy"),
-    ("absolute_error", "Absolute error"), ("r2", "R squared"),
+    ("absolute_error", "Absolute error"), ("mean_average_precision", "mAP"), ("r2", "R squared"),
 ])
 def test_title(name, text):
     assert formatting.title(name) == text
