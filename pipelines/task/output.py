@@ -147,7 +147,8 @@ class Output(Part):
 
         if type(self).judge is not Output.judge:
             return answers, targets
-        outputs: Any = answers.get("answer", answers)
+        given = {name: value for name, value in answers.items() if name not in self.answers.beside}
+        outputs: Any = given.get("answer", given)
         return kept(self.scores(tf.nest.map_structure(tf.constant, outputs), tf.nest.map_structure(tf.constant, alone(targets))),
                     answers, targets)
 
