@@ -36,7 +36,7 @@ class Learning:
     Attributes:
         mixes: what of it takes in the other examples of the micro-batch ("The softmax over the ...").
         blank: with `Input.frame_counts`, the output that most moments have, such as CTC's blank; -1 is the last.
-        distance: it grows with the distance of a number from another: a linear head that meets all of few examples exactly is far from others.
+        distance: it grows with the distance from a number: a linear head that meets all of few examples exactly is far off for others.
     """
 
     mixes: str | None = None
