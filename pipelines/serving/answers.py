@@ -18,7 +18,8 @@ def respond(run: LoadedRun, examples: Tensors) -> Tensors:
     judged."""
     own = {name: value for name, value in examples.items() if name != WARNING}
     inputs, _ = run.task.prepare(own)
-    answer = run.task.output.respond(run.task.output.answer(lambda batch: run.model(batch, training=False), inputs))
+    answers = run.task.output.answer(lambda batch: run.model(batch, training=False), inputs) | run.task.passed_by(own)
+    answer = run.task.output.respond(answers)
     return answer | ({WARNING: examples[WARNING]} if WARNING in examples else {})
 
 

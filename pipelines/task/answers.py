@@ -19,12 +19,15 @@ class Answers:
         ranked: lists, best first, of which an answer has the first `count` alone, which is an output too.
         details: lists too long for a table, of one length: `predict` writes them as JSON lines only.
         kinds: of outputs that are no plain numbers or texts, one of KINDS, or the ending of files of any other bytes: {"page": ".pdf"}.
+        beside: entries of examples that pass by the model, such as the size of a picture as it was sent: they stand among the answers that
+            `condense`, `judge` and `respond` are given.
     """
 
     meanings: Mapping[str, str] = field(default_factory=dict)
     ranked: tuple[str, ...] = ()
     details: tuple[str, ...] = ()
     kinds: Mapping[str, str] = field(default_factory=dict)
+    beside: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         wrong = next((name for name, kind in self.kinds.items() if kind not in KINDS and not kind.startswith(".")), None)

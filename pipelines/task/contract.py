@@ -76,6 +76,10 @@ class Task(ABC):
         targets = self.output.targets(examples, changes)
         return inputs, alone(targets) if targets else None
 
+    def passed_by(self, examples: Tensors) -> Tensors:
+        """The entries of decoded examples that stand beside the model's answers (`Answers.beside`)."""
+        return {name: examples[name] for name in self.output.answers.beside}
+
     # ---- the model
 
     @abstractmethod

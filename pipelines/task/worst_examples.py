@@ -62,7 +62,8 @@ def worst_examples(output: Any, model: "keras.Model", answers: dict[str, np.ndar
     rows = [decode(row) for row in raw] if decode else raw
     batch = stacked(rows, decoded_spec(source, decode), task.input.lengths)
     inputs, _ = task.prepare(batch)
-    whole = (inputs, output.targets(batch), output.respond(output.answer(lambda given: model(given, training=False), inputs)))
+    given = output.answer(lambda some: model(some, training=False), inputs) | task.passed_by(batch)
+    whole = (inputs, output.targets(batch), output.respond(given))
 
     def of(place: int) -> Any:
         return tf.nest.map_structure(lambda value: value[place].numpy(), whole)

@@ -181,7 +181,7 @@ class Evaluator:
                       **own_scores(self.task, outputs, targets)}
             if not self.sets:
                 return scores
-            answers = output.answer(lambda x: outputs if x is inputs else self._averaged(x), inputs)
+            answers = output.answer(lambda x: outputs if x is inputs else self._averaged(x), inputs) | self.task.passed_by(examples)
             return scores | _named(answers, output.targets(examples))
 
         return self.machine.strategy.run(replica_step, args=(self._next(iterator),))
@@ -199,8 +199,8 @@ class Evaluator:
             targets = self.task.output.targets(examples)
             if self.answer is not None:
                 given = self.answer(inputs)
-                return _named(given if isinstance(given, dict) else {"answer": given}, targets)
-            answers = self.task.output.answer(model, inputs)
+                return _named((given if isinstance(given, dict) else {"answer": given}) | self.task.passed_by(examples), targets)
+            answers = self.task.output.answer(model, inputs) | self.task.passed_by(examples)
             own = own_scores(self.task, outputs[0], learned) if self.task.experiment.evaluate.metrics else {}
             return _named(answers, targets) | {f"own/{k}": v for k, v in own.items()}
 

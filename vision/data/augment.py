@@ -156,6 +156,20 @@ def move_and_erase(images: tf.Tensor, settings: Augment, keys: tf.Tensor, epoch:
     return tf.reshape(tf.gather(table, pixels), [batch, height, width, channels])
 
 
+def moves(images: tf.Tensor, settings: Augment, keys: tf.Tensor, epoch: tf.Tensor) -> tf.Tensor:
+    """The map of each image from its pixels to those that `move_and_erase` makes of them, [batch, 2, 3] float32 (vision.data.geometry); the
+    copies that a shift reflects at the border are not followed."""
+    batch, width = tf.shape(images)[0], float(images.shape[2])
+    zeros = tf.zeros([batch])
+    across = tf.where(mirrored(images, settings, keys, epoch), -1.0, 1.0) if settings.flip else tf.ones([batch])
+    down = right = zeros
+    if settings.shift:
+        shifts = random.integers(keys, SHIFT, -settings.shift, settings.shift, count=2)
+        down, right = tf.cast(shifts[0], tf.float32), tf.cast(shifts[1], tf.float32)
+    begins = tf.where(across < 0, width, 0.0) - across * right
+    return tf.stack([tf.stack([across, zeros, begins], 1), tf.stack([zeros, tf.ones([batch]), -down], 1)], 1)
+
+
 def _reflect(positions: tf.Tensor, size: int) -> tf.Tensor:
     """Positions outside 0 .. size - 1 mirrored at the outermost pixel, which is not repeated."""
     return (size - 1) - tf.abs((size - 1) - tf.abs(positions))

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 import tensorflow as tf
 
+from vision.data import geometry
 from vision.data.limits import MAX_PIXELS, bmp_area, gif_area, jpeg_area, limited, png_area, webp_area, without_texts
 
 Resize = Literal["crop", "pad", "squash"]
@@ -54,6 +55,24 @@ def decode_image(raw: tf.Tensor, size: tuple[int, int], channels: int, resize: R
     if crop_key is None or area is None:
         return _resized(pixels(raw, channels, max_pixels), size, channels, resize)
     return _resized(_cropped_pixels(raw, channels, area, crop_key, max_pixels), size, channels, "squash")
+
+
+@tf.autograph.experimental.do_not_convert
+def decode_placed(raw: tf.Tensor, size: tuple[int, int], channels: int, resize: Resize = "crop", *, crop_key: tf.Tensor | None = None,
+                  area: tuple[float, float] | None = None, max_pixels: int = MAX_PIXELS) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """As `decode_image`, and where its pixels come from; a random part is cut from the whole picture, once it is upright.
+
+    Returns:
+        (uint8 [height, width, channels]; height and width of the picture as sent, upright, [2] int32; the map from its pixels to those of
+        the result, [2, 3] float32, as vision.data.geometry has it).
+    """
+    image = pixels(raw, channels, max_pixels) if raw.dtype == tf.string else channels_of(raw, channels)
+    sent = tf.shape(image)[:2]
+    if crop_key is None or area is None:
+        return _resized(image, size, channels, resize), sent, _place(sent, size, resize)
+    top, left, height, width = _random_crop(sent[0], sent[1], area, crop_key)
+    part = image[top:top + height, left:left + width]
+    return _resized(part, size, channels, "squash"), sent, geometry.part_to_size(top, left, height, width, size)
 
 
 @tf.autograph.experimental.do_not_convert
@@ -295,16 +314,39 @@ def _resized(image: tf.Tensor, size: tuple[int, int], channels: int, resize: Res
 def _fit(image: tf.Tensor, size: tuple[int, int], resize: Resize) -> tf.Tensor:
     height, width = tf.shape(image)[0], tf.shape(image)[1]
     if resize == "crop":
-        scale = tf.minimum(height / size[0], width / size[1])
-        part = [tf.clip_by_value(tf.cast(tf.round(edge * scale), tf.int32), 1, full) for edge, full in zip(size, (height, width))]
-        top, left = (height - part[0]) // 2, (width - part[1]) // 2
+        top, left, *part = _centre(height, width, size)
         return _scaled(image[top:top + part[0], left:left + part[1]], size)
     if resize == "squash":
         return _scaled(image, size)
+    above, beside, *inner = _inner(height, width, size)
+    return tf.image.pad_to_bounding_box(_scaled(image, tf.stack(inner)), above, beside, *size)
+
+
+def _centre(height: tf.Tensor, width: tf.Tensor, size: tuple[int, int]) -> tuple[tf.Tensor, ...]:
+    """(top, left, height, width) of the largest part in the middle that has the aspect of `size`."""
+    scale = tf.minimum(height / size[0], width / size[1])
+    part = [tf.clip_by_value(tf.cast(tf.round(edge * scale), tf.int32), 1, full) for edge, full in zip(size, (height, width))]
+    return (height - part[0]) // 2, (width - part[1]) // 2, *part
+
+
+def _inner(height: tf.Tensor, width: tf.Tensor, size: tuple[int, int]) -> tuple[tf.Tensor, ...]:
+    """(above, beside, height, width) of the whole picture within `size`."""
     scale = tf.minimum(size[0] / height, size[1] / width)
     inner = [tf.clip_by_value(tf.cast(tf.round(tf.cast(full, tf.float64) * scale), tf.int32), 1, edge)
              for edge, full in zip(size, (height, width))]
-    return tf.image.pad_to_bounding_box(_scaled(image, tf.stack(inner)), (size[0] - inner[0]) // 2, (size[1] - inner[1]) // 2, *size)
+    return (size[0] - inner[0]) // 2, (size[1] - inner[1]) // 2, *inner
+
+
+def _place(sent: tf.Tensor, size: tuple[int, int], resize: Resize) -> tf.Tensor:
+    """The map [2, 3] of a whole picture of [2] int32 height and width that is brought to `size`."""
+    height, width = sent[0], sent[1]
+    if resize == "crop":
+        top, left, height, width = _centre(height, width, size)
+        return geometry.part_to_size(top, left, height, width, size)
+    if resize == "squash":
+        return geometry.part_to_size(0, 0, height, width, size)
+    above, beside, rows, columns = _inner(height, width, size)
+    return geometry.part_to_size(0, 0, height, width, (rows, columns), above, beside)
 
 
 def _scaled(image: tf.Tensor, size: tuple[int, int] | tf.Tensor) -> tf.Tensor:

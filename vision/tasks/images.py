@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +10,15 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.base import figures
-from pipelines.base.errors import DataError
+from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.regular import check_regular
 from pipelines.data.shards import ShardSource
 from pipelines.data.source import Source, Tensors, stored_label
 from pipelines.task.contract import Cheap, Decoding, Input, PreparedForm, Read, Requests, Signature, Splits
 from pipelines.task.form import Field
 from pipelines.task.results import Judgement
-from vision.data import augment, splits
-from vision.data.decode import decode_image
+from vision.data import augment, geometry, splits
+from vision.data.decode import decode_image, decode_placed
 from vision.data.facts import ENCODER_FACTS
 from vision.data.files import find_images
 from vision.data.plain import decode_plain, is_large, is_plain
@@ -26,11 +26,20 @@ from vision.data.streaming import STREAMED
 from vision.models import kernel
 from vision.settings import ImageExperiment, Pretrained
 
+UNFOLLOWED = ("rand_augment", "own", "mixup", "cutmix")  # of augmentation: what lies in pictures does not move with them
 CHEAP = "kernel machine on small copies, colours and gradients"
 
 
 class Images(Input):
-    """Facts: `image_size`, `channels`, `mean`, `std` (see vision.data.splits), and those of a pretrained encoder."""
+    """Facts: `image_size`, `channels`, `mean`, `std` (see vision.data.splits), and those of a pretrained encoder.
+
+    With `places`, for outputs whose answers lie somewhere in the picture, examples also have `sent` ([batch, 2] int32, height and width of
+    the picture as it was given, upright) and `place` ([batch, 2, 3] float32, the map from its pixels to those of the image, as
+    vision.data.geometry has it), and what was done to them (`changes` of `Output.targets`) has `place` and `moved`: the maps to the
+    augmented image, from the picture as given and from the image as decoded.
+    """
+
+    places = False
 
     signature = Signature(
         {"image": "the bytes of a JPEG, PNG, BMP, GIF (its first frame) or still WebP file"},
@@ -59,6 +68,9 @@ class Images(Input):
         return Cheap(CHEAP, kernel.describe, kernel.blocks((*self.image_size, self.facts["channels"])))
 
     def splits(self) -> Splits:
+        unfollowed = [name for name in UNFOLLOWED if getattr(self.experiment.augment, name)]
+        if self.places and unfollowed:
+            raise ConfigError(f"augment.{unfollowed[0]}: what lies in the pictures does not follow it; leave it out")
         model, known = self.experiment.model, {name: self.facts[name] for name in ENCODER_FACTS if name in self.facts}
         size = None
         if isinstance(model, Pretrained):
@@ -72,16 +84,16 @@ class Images(Input):
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
         """One image of the stored form to uint8 [height, width, channels]; a random part of it when training asks for that."""
         area = self.experiment.augment.random_resized_crop
-        image = decode_image(
-            raw["image"],
-            self.image_size,
-            self.facts["channels"],
-            self.experiment.data.resize,
-            crop_key=key if area else None,
-            area=(area[0], area[1]) if area else None,
-            max_pixels=self.experiment.data.max_pixels,
-        )
-        return {**raw, "image": image, **stored_label(raw)}
+        found = self._decoded(raw["image"], key if area else None, (area[0], area[1]) if area else None)
+        return {**raw, **found, **stored_label(raw)}
+
+    def _decoded(self, raw: tf.Tensor, key: tf.Tensor | None = None, area: tuple[float, float] | None = None) -> Tensors:
+        """What is made of one picture: its `image`, and with `places` where it comes from."""
+        data, how = self.experiment.data, (self.image_size, self.facts["channels"])
+        if not self.places:
+            return {"image": decode_image(raw, *how, data.resize, crop_key=key, area=area, max_pixels=data.max_pixels)}
+        image, sent, place = decode_placed(raw, *how, data.resize, crop_key=key, area=area, max_pixels=data.max_pixels)
+        return {"image": image, "sent": sent, "place": place}
 
     def prepare(
         self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None, epoch: tf.Tensor | None = None
@@ -89,7 +101,11 @@ class Images(Input):
         """Images [batch, height, width, channels] float32 in 0..255; of mixed ones each one's `partner` and `share`."""
         images = examples["image"]
         if keys is None:
-            return tf.cast(images, tf.float32), {}
+            return tf.cast(images, tf.float32), {"place": examples["place"]} if self.places else {}
+        if self.places:
+            moved = augment.moves(images, self.experiment.augment, keys, epoch)
+            augmented, _ = augment.augment(images, self.experiment.augment, keys=keys, seed=seed, epoch=epoch, mean=self.facts["mean"])
+            return augmented, {"moved": moved, "place": geometry.then(examples["place"], moved)}
         return augment.augment(images, self.experiment.augment, keys=keys, seed=seed, epoch=epoch, mean=self.facts["mean"])
 
     def stored_images(self, source: Source, numbers: Sequence[int]) -> np.ndarray:
@@ -106,20 +122,18 @@ class Images(Input):
         return {"image": tf.TensorSpec([None], tf.string)}
 
     def receive(self, raw: Tensors) -> Tensors:
-        """Encoded images [batch] string into uint8 [batch, height, width, channels]."""
-        height, width = self.image_size
-        stored = self.experiment.data
-        decode = partial(decode_image, size=self.image_size, channels=self.facts["channels"], resize=stored.resize,
-                         max_pixels=stored.max_pixels)
-        return {
-            "image": tf.map_fn(decode, raw["image"], fn_output_signature=tf.TensorSpec([height, width, self.facts["channels"]], tf.uint8))
-        }
+        """Encoded images [batch] string into uint8 [batch, height, width, channels], with `places` also where they come from."""
+        spec = {"image": tf.TensorSpec([*self.image_size, self.facts["channels"]], tf.uint8)}
+        if self.places:
+            spec |= {"sent": tf.TensorSpec([2], tf.int32), "place": tf.TensorSpec([2, 3], tf.float32)}
+        received: Tensors = tf.map_fn(self._decoded, raw["image"], fn_output_signature=spec)
+        return received
 
     def slow_to_decode(self, row: dict[str, Any]) -> bool:
         return is_large(row["image"])
 
     def is_simple(self, row: dict[str, Any]) -> bool:
-        return is_plain(row["image"], *self.image_size)
+        return not self.places and is_plain(row["image"], *self.image_size)
 
     def receive_simple(self, raw: Tensors) -> Tensors:
         return {"image": decode_plain(raw["image"], self.image_size, self.facts["channels"])}

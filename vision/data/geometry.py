@@ -1,0 +1,67 @@
+"""Where things lie in a picture that is brought to a model's size and augmented: maps of pixels, so that boxes, points and masks go along.
+
+A map is [..., 2, 3] float32: it takes a point (x, y) of one picture to that of another, in pixels from the upper left corner, so that the
+centre of the first pixel is (0.5, 0.5). All functions are pure and in graph.
+"""
+
+import tensorflow as tf
+
+
+def part_to_size(top: tf.Tensor, left: tf.Tensor, height: tf.Tensor, width: tf.Tensor, size: tuple[int, int] | tf.Tensor,
+                 above: tf.Tensor | int = 0, beside: tf.Tensor | int = 0) -> tf.Tensor:
+    """The map [2, 3] of a part of a picture that is scaled to `size` (height, width), `above` and `beside` pixels into the new one."""
+    top, left, height, width, above, beside, rows, columns = (
+        tf.cast(value, tf.float32) for value in (top, left, height, width, above, beside, size[0], size[1]))
+    down, across = rows / height, columns / width
+    return tf.stack([tf.stack([across, 0.0, beside - left * across]), tf.stack([0.0, down, above - top * down])])
+
+
+def then(first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
+    """The map of both, one after the other."""
+    turned = second[..., :2] @ first[..., :2]
+    return tf.concat([turned, second[..., :2] @ first[..., 2:] + second[..., 2:]], -1)
+
+
+def inverse(maps: tf.Tensor) -> tf.Tensor:
+    """The maps that lead back."""
+    back = tf.linalg.inv(maps[..., :2])
+    return tf.concat([back, -(back @ maps[..., 2:])], -1)
+
+
+def move_points(points: tf.Tensor, maps: tf.Tensor) -> tf.Tensor:
+    """Points [batch, n, 2] float32, x and y, by maps [batch, 2, 3]."""
+    return points @ tf.linalg.matrix_transpose(maps[..., :2]) + tf.linalg.matrix_transpose(maps[..., 2:])
+
+
+def move_boxes(boxes: tf.Tensor, maps: tf.Tensor) -> tf.Tensor:
+    """Boxes [batch, n, 4] float32, left, top, right and bottom, by maps that turn nothing; not cut at any border."""
+    first, second = move_points(boxes[..., :2], maps), move_points(boxes[..., 2:], maps)
+    return tf.concat([tf.minimum(first, second), tf.maximum(first, second)], -1)
+
+
+def clip_boxes(boxes: tf.Tensor, size: tuple[int, int] | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """(boxes cut at the border of a picture of `size` (height, width), [batch, n, 4]; what is left of each one's area, [batch, n])."""
+    high = tf.cast(tf.stack([size[1], size[0], size[1], size[0]]), tf.float32)
+    cut = tf.clip_by_value(boxes, 0.0, high)
+    return cut, tf.math.divide_no_nan(_area(cut), _area(boxes))
+
+
+def _area(boxes: tf.Tensor) -> tf.Tensor:
+    return (boxes[..., 2] - boxes[..., 0]) * (boxes[..., 3] - boxes[..., 1])
+
+
+def move_masks(masks: tf.Tensor, maps: tf.Tensor, size: tuple[int, int], outside: int) -> tf.Tensor:
+    """Masks [batch, height, width] of class numbers by maps, each new pixel as the old one nearest to it; [batch, *size] of the same type.
+
+    Args:
+        outside: the number of pixels that come from beyond the old border.
+    """
+    height, width = tf.shape(masks)[1], tf.shape(masks)[2]
+    columns, rows = tf.meshgrid(tf.range(size[1], dtype=tf.float32) + 0.5, tf.range(size[0], dtype=tf.float32) + 0.5)
+    grid = tf.reshape(tf.stack([columns, rows], -1), [1, -1, 2])
+    where = tf.cast(tf.floor(move_points(tf.repeat(grid, tf.shape(masks)[0], 0), inverse(maps))), tf.int32)
+    x, y = where[..., 0], where[..., 1]
+    inside = (x >= 0) & (x < width) & (y >= 0) & (y < height)
+    flat = tf.reshape(masks, [tf.shape(masks)[0], -1])
+    found = tf.gather(flat, tf.where(inside, y * width + x, 0), batch_dims=1)
+    return tf.reshape(tf.where(inside, found, tf.cast(outside, masks.dtype)), [-1, *size])
