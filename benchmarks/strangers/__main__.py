@@ -19,10 +19,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from benchmarks.product import machine
-from benchmarks.strangers import images, interactions, recordings, texts
+from benchmarks.strangers import beyond_classes, images, interactions, recordings, texts
 from benchmarks.strangers.stranger import Result, run
 
-SETS = {one.name: one for part in (images, texts, recordings, interactions) for one in part.SETS}
+SETS = {one.name: one for part in (images, texts, recordings, interactions, beyond_classes) for one in part.SETS}
 SIDES = ("rules", "race")
 WORK = Path(tempfile.gettempdir()) / "quartet-strangers"
 

@@ -98,9 +98,8 @@ def baselines(judged: Judged) -> Iterator[Baseline]:
     from sklearn.preprocessing import StandardScaler
     from sklearn.svm import SVC
 
-    parts = [_pixels(judged, source) for source in judged.known]
-    known, labels = (np.concatenate([part[at] for part in parts]) for at in (0, 1))
-    unknown, truth = _pixels(judged, judged.unknown)
+    known, labels = (np.concatenate(parts) for parts in zip(*((pixels(judged, source), source.labels) for source in judged.known)))
+    unknown, truth = pixels(judged, judged.unknown), np.asarray(judged.unknown.labels)
     began = time.perf_counter()
     scaler = StandardScaler().fit(known)
     model = LogisticRegression(C=0.01, max_iter=100).fit(scaler.transform(known), labels)
@@ -114,8 +113,8 @@ def baselines(judged: Judged) -> Iterator[Baseline]:
     yield Baseline(f"RBF-SVM{few}", score, time.perf_counter() - began)
 
 
-def _pixels(judged: Judged, source: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Images as the run sees them, reduced, [n, values] float32; labels [n]."""
+def pixels(judged: Judged, source: Any) -> np.ndarray:
+    """Images as the run sees them, reduced, [n, values] float32."""
     import tensorflow as tf
 
     height, width = judged.task.input.image_size
@@ -128,7 +127,7 @@ def _pixels(judged: Judged, source: Any) -> tuple[np.ndarray, np.ndarray]:
         return tf.image.resize(image, size, "area") if factor > 1 else image
 
     batches = tf.data.Dataset.range(len(source)).map(one, num_parallel_calls=2).batch(256)
-    return np.concatenate([batch.numpy().reshape(len(batch), -1) for batch in batches]), np.asarray(source.labels)
+    return np.concatenate([batch.numpy().reshape(len(batch), -1) for batch in batches])
 
 
 _stranger = partial(Stranger, domain="vision", baselines=baselines, metrics=("accuracy",), expert=("RBF-SVM",))

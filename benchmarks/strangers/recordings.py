@@ -74,21 +74,21 @@ def baselines(judged: Judged) -> Iterator[Baseline]:
     from sklearn.svm import SVC
 
     began = time.perf_counter()
-    parts = [_statistics(judged, source) for source in judged.known]
-    known, labels = (np.concatenate([part[at] for part in parts]) for at in (0, 1))
-    unknown, truth = _statistics(judged, judged.unknown)
+    known, labels = (np.concatenate(parts) for parts in zip(*((statistics(judged, source), source.labels) for source in judged.known)))
+    unknown, truth = statistics(judged, judged.unknown), np.asarray(judged.unknown.labels)
     model = make_pipeline(StandardScaler(), SVC(C=10.0, gamma="scale")).fit(known, labels)
     yield Baseline("MFCC statistics + SVM", float(np.mean(model.predict(unknown) == truth)), time.perf_counter() - began)
 
 
-def _statistics(judged: Judged, source: Any) -> tuple[np.ndarray, np.ndarray]:
+def statistics(judged: Judged, source: Any) -> np.ndarray:
+    """MFCC statistics of recordings, [n, values]."""
     import tensorflow as tf
 
     rows = []
     for number in range(len(source)):
         raw = source.gather(tf.constant([number], tf.int64))
         rows.append(mfcc_statistics(raw["samples"][0].numpy()[:int(raw["length"][0])] / 32768.0, judged.task.experiment.data.rate))
-    return np.stack(rows), np.asarray(source.labels)
+    return np.stack(rows)
 
 
 def mfcc_statistics(samples: np.ndarray, rate: int, *, mels: int = 40, kept: int = 20) -> np.ndarray:

@@ -91,6 +91,7 @@ class Stranger:
         baselines: of a finished run.
         metrics: of the report, the first that it has; none: the first of all.
         expert: the baselines that an expert would try first; the first of them that there is.
+        options: further ones of `quartet new`, such as the column that is asked about.
         own_choice: while defaults are chosen, lay_out makes the "test" split of other training examples, so that it may be judged.
     """
 
@@ -100,6 +101,7 @@ class Stranger:
     baselines: Callable[[Judged], Iterable[Baseline]]
     metrics: tuple[str, ...] = ()
     expert: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
     own_choice: bool = False
 
 
@@ -159,7 +161,7 @@ def run(one: Stranger, work: Path, *, choosing: bool, settings: Sequence[str] = 
     known = list(settings)
     try:
         used = _processor_seconds()
-        _quartet("new", one.domain, "--data", str(data), "-o", str(yaml), *new)
+        _quartet("new", one.domain, "--data", str(data), "-o", str(yaml), *one.options, *new)
         result.new_cpu_seconds = _processor_seconds() - used
         if choosing and result.split == "validation" and not _own_validation(yaml):
             known.append(f"data.validation={HELD_OUT}")

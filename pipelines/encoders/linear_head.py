@@ -39,6 +39,9 @@ CHOOSING = {"maxiter": 40, "ftol": 1e-4}  # each begins where its neighbour ende
 FINAL = {"maxiter": 1000, "ftol": 1e-5}
 CHUNK = 16_384  # examples, or moments, at a time
 MOMENT_STRENGTHS = (30.0, 10.0, 3.0, *STRENGTHS[:8])  # where features are vectors of moments: their loss is a sum over what is written
+# where the loss is a distance: chosen by ridge regression on features of few examples, which wants strengths of their variance
+DISTANCE_STRENGTHS = (1000.0, 300.0, 100.0, *MOMENT_STRENGTHS[:3], *STRENGTHS)
+FIRST_OF_DISTANCES = DISTANCE_STRENGTHS.index(10.0)
 USUAL = 6.0  # nats by which the usual output of moments is more likely than another one where the weights begin; 4 and 9 do the same
 MOST = 1 << 30  # bytes of such features that are fitted to
 FLOOR = 0.1  # of the features' usual deviation: one that hardly moves is not blown up
@@ -131,9 +134,11 @@ def fit(task: Task, head: keras.Model, train: ArraySource, validation: ArraySour
     grouped = train.groups is not None and len(set(train.groups)) > 1 and (validation is None or len(train) <= FOLDED)
     if grouped or (moments is None and validation is not None and len(validation) < min(TELLING, len(train))):
         validation = None  # folds of train choose
-    strengths = [one for one in (STRENGTHS if moments is None else MOMENT_STRENGTHS) if one >= least]
+    distance = moments is None and task.output.learning.distance
+    every = DISTANCE_STRENGTHS if distance else STRENGTHS if moments is None else MOMENT_STRENGTHS
+    strengths = [one for one in every if one >= least]
     by_loss = moments is None and not grouped and validation is None
-    usual = FIRST_OF_GROUPS if grouped else FIRST_BY_LOSS if by_loss else FIRST
+    usual = FIRST_OF_DISTANCES if distance else FIRST_OF_GROUPS if grouped else FIRST_BY_LOSS if by_loss else FIRST
     first = 0 if moments is not None else min(usual, len(strengths) - 1)
     tried, chunks = [], _chunks(task, train, views)
     with threadpool_limits(1, user_api="blas"):  # L-BFGS adds and multiplies vectors: several threads take six times the processor time

@@ -12,7 +12,7 @@ from pipelines.fitting.settings import FittedModel
 from pipelines.outputs import number_metrics, prediction_intervals
 from pipelines.outputs.baselines import number_baseline
 from pipelines.outputs.number_scales import Scales
-from pipelines.task.contract import Answers, Features, Output, SetScores
+from pipelines.task.contract import Answers, Features, Learning, Output, SetScores
 from pipelines.task.results import Baseline, Judgement
 
 ENDS = ("low", "high")  # of an interval
@@ -46,6 +46,8 @@ class Numbers(Output):
     @property
     def scales(self) -> Scales:
         return Scales(self.facts["targets"])
+
+    learning = Learning(distance=True)
 
     @property
     def answers(self) -> Answers:  # type: ignore[override]

@@ -36,10 +36,12 @@ class Learning:
     Attributes:
         mixes: what of it takes in the other examples of the micro-batch ("The softmax over the ...").
         blank: with `Input.frame_counts`, the output that most moments have, such as CTC's blank; -1 is the last.
+        distance: it grows with the distance from a number: a linear head that meets all of few examples exactly is far off for others.
     """
 
     mixes: str | None = None
     blank: int | None = None
+    distance: bool = False
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,8 @@ class Output(Part):
 
         if type(self).judge is not Output.judge:
             return answers, targets
-        outputs: Any = answers.get("answer", answers)
+        given = {name: value for name, value in answers.items() if name not in self.answers.beside}
+        outputs: Any = given.get("answer", given)
         return kept(self.scores(tf.nest.map_structure(tf.constant, outputs), tf.nest.map_structure(tf.constant, alone(targets))),
                     answers, targets)
 

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import keras
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -13,6 +14,8 @@ from pipelines.base.errors import DataError
 from pipelines.config.schema import Evaluate
 from pipelines.data.number_columns import NumberColumns, without_targets_left_out
 from pipelines.data.source import ArraySource
+from pipelines.encoders import linear_head
+from pipelines.encoders.features import OnFeatures
 from pipelines.outputs import number_metrics, number_scales
 from pipelines.outputs.number_scales import Scales
 from pipelines.outputs.numbers import Numbers
@@ -31,6 +34,21 @@ def output(targets, loss=None, **facts) -> Numbers:
 
 def learned(*columns, **target) -> list[dict]:
     return number_scales.learn(source(*columns), [f"t{number}" for number in range(len(columns))], NumberTarget(**target))[0]
+
+
+def test_a_head_on_many_features_of_few_examples_is_better_than_the_mean():
+    rng = np.random.default_rng(0)
+    cause = rng.normal(size=(460, 1))
+    features = (0.15 * cause * rng.normal(size=(1, 800)) + rng.normal(size=(460, 800))).astype(np.float32)
+    number = (10 + 2 * cause[:, 0] + 2 * rng.normal(size=460)).astype(np.float32)  # half of the variance can be known
+    train, others = (ArraySource({"features": features[part], "target/0": number[part, None]}) for part in (slice(160), slice(160, None)))
+    numbers = output(learned(number[:160]))
+    task = OnFeatures(SimpleNamespace(input=SimpleNamespace(), output=numbers), tf.TensorSpec([]), 1)
+    head = keras.Sequential([keras.Input((800,)), keras.layers.Dense(1)])
+    fitted = linear_head.fit(task, head, train, None, 1, 0)
+    given = numbers.scales.numbers(head(others.arrays["features"])).numpy()[:, 0]
+    error, mean = (np.abs(one - number[160:]).mean() for one in (given, number[:160].mean()))
+    assert fitted.strength > 1 and error < 0.9 * mean, (fitted, error, mean)
 
 
 # ---- reading

@@ -174,10 +174,8 @@ def texts(tmp_path, monkeypatch):
 
 def test_labels_are_judged_with_the_thresholds_that_validation_chooses(texts, monkeypatch):
     many = linear(120).replace("validation: 0,", "validation: 0.2, labels: many, fold: [1, 2],")
-    experiment = from_text(many).experiment
-    assert race_trial.attempt(experiment, 50, 60.0).values.mean() > 0.5
     monkeypatch.setattr(Labels, "choose", lambda *_: {"thresholds": [2.0, 2.0]})  # no label is ever given
-    score = race_trial.attempt(experiment, 50, 60.0)
+    score = race_trial.attempt(from_text(many).experiment, 50, 60.0)
     assert (score.metric, score.lower) == ("example_f1", False) and not score.values.any()
 
 

@@ -1,6 +1,7 @@
 """Where things lie follows what is done to a picture: decoding, augmentation, and back in the answer."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from pipelines.config.load import load
 from pipelines.runs.folder import RunFolder
 from pipelines.serving.answers import respond
 from pipelines.serving.load import LoadedRun
-from pipelines.task.contract import Answers
+from pipelines.task.contract import Answers, Output
 from pipelines.training.evaluation import Evaluator
 from pipelines.training.session import assemble
 from vision.data import augment, geometry
@@ -126,6 +127,18 @@ def test_what_passes_by_the_model_reaches_the_answer():
     given = tf.function(lambda examples: respond(run, examples), autograph=False)(sent)
     assert given["sent"].numpy().tolist() == [[24, 32], [16, 8]]
     np.testing.assert_allclose(given["corner"], [[4.0, 0.0], [0.0, 4.0]], atol=1e-5)  # both are cut to squares
+
+
+def test_what_passes_by_is_no_output_of_the_model():
+    class Two(Output):
+        watch, answers = ("outputs", "max"), Answers(beside=("sent",))
+
+        def scores(self, outputs, targets):
+            return {"outputs": np.full(2, len(outputs), np.float32)}
+
+    two = Two(SimpleNamespace(experiment=None, input=None))
+    kept, _ = two.condense({"a": np.zeros(2), "b": np.zeros(2), "sent": np.ones((2, 2), np.int32)}, {"label": np.zeros(2)})
+    assert (kept["score/outputs"] == 2).all() and (kept["sent"] == 1).all()
 
 
 def test_what_places_do_not_follow_is_refused():
