@@ -78,6 +78,13 @@ class Frame:
         return {name: [str(value).strip() for value in self.values[name][:: max(1, self.rows // 50)] if value is not None]
                 for name in names}
 
+    def keep_as_written(self, name: str) -> None:
+        """Reads a column of whole numbers of a text file as text: 007 stays 007."""
+        if ending(self.path) in TEXT and self.table is not None and pa.types.is_integer(self.table[name].type):
+            names = None if self.header else self.names
+            table = read_table(self.path, text=[name], names=names, left_out=LeftOut(), encoding=self.settings.get("encoding"))
+            self.values = {**self.values, name: table[name].to_pylist()}
+
     def passed_over(self) -> str | None:
         """A note on the number of unreadable rows, with a reason."""
         if not self.lost.count:
@@ -163,6 +170,8 @@ def file_column(frame: Frame, asked: Asked, endings: Sequence[str], *, unread: S
     named = by_name(frame.names, ["file"]).get("file")
     known = own is not None or share(best) > 0.5
     best = best if known else named or frame.names[0]  # values without an ending name files where such files are there
+    frame.keep_as_written(best)
+    values = frame.sample([best])
     if pattern:
         return best, pattern
     if known and sum((folder / value.replace("\\", "/")).is_file() for value in values[best]) * 2 >= len(values[best]):

@@ -39,7 +39,7 @@ CHOOSING = {"maxiter": 40, "ftol": 1e-4}  # each begins where its neighbour ende
 FINAL = {"maxiter": 1000, "ftol": 1e-5}
 CHUNK = 16_384  # examples, or moments, at a time
 MOMENT_STRENGTHS = (30.0, 10.0, 3.0, *STRENGTHS[:8])  # where features are vectors of moments: their loss is a sum over what is written
-# where the loss is a distance: chosen by ridge regression on features of few examples, which wants strengths of their variance
+# where the loss is a distance: on more features than examples, strengths near the variance that the features share
 DISTANCE_STRENGTHS = (1000.0, 300.0, 100.0, *MOMENT_STRENGTHS[:3], *STRENGTHS)
 FIRST_OF_DISTANCES = DISTANCE_STRENGTHS.index(10.0)
 USUAL = 6.0  # nats by which the usual output of moments is more likely than another one where the weights begin; 4 and 9 do the same

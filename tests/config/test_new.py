@@ -282,10 +282,11 @@ def test_a_table_without_header(tmp_path: Path) -> None:
     assert (data.columns, data.image_key, data.label_key) == (["file", "label"], "file", "label")
 
 
-def test_a_table_in_a_folder_and_files_beside_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("digits", [1, 3])
+def test_a_table_in_a_folder_and_files_beside_it(tmp_path: Path, digits: int) -> None:
     for number in range(32):
-        picture(tmp_path / f"photos/{number}.jpg")
-    rows = [f"{number},{'ab'[number % 2]},{number % 4}\n" for number in range(32)]
+        picture(tmp_path / f"photos/{number:0{digits}}.jpg")
+    rows = [f"{number:0{digits}},{'ab'[number % 2]},{number % 4}\n" for number in range(32)]
     (tmp_path / "train.csv").write_text("id_code,breed,fold\n" + "".join(rows))
     data = written(tmp_path).data
     assert data.path == str(tmp_path / "train.csv") and data.file_pattern == "photos/{}.jpg" and data.label_key == "breed"

@@ -12,6 +12,7 @@ from PIL import Image
 from pipelines.base.errors import DataError
 from pipelines.config.draft import new
 from pipelines.config.load import from_text
+from pipelines.config.registry import task_class
 from pipelines.data.check import kind_findings
 from pipelines.data.columns import facts_of
 from pipelines.data.divide import check_several
@@ -152,6 +153,12 @@ def test_a_question_that_is_not_answered_yet_is_named_in_one_line(tmp_path, doma
     with pytest.raises(DataError, match=says) as refused:
         new(domain, make(tmp_path), encoder="none")
     assert "\n" not in str(refused.value)
+
+
+def test_check_names_boxes_where_classes_are_asked_for(tmp_path):
+    experiment = from_text(f"task: vision.classification\ndata: {{source: folder, path: {voc(tmp_path)}}}\nmodel: {{name: fast}}\n")
+    with pytest.raises(DataError, match="boxes as Pascal VOC has them"):
+        task_class("vision.classification")(experiment.experiment).splits()
 
 
 def several_marked(folder: Path) -> Path:

@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
+from pipelines.base.errors import DataError
 from pipelines.data.walk import PassedOver, files_below
 from vision.data.files import ENDINGS
 
@@ -12,6 +14,18 @@ LOOKED_AT = 5000  # files of a folder, at most
 OPENED = 20  # of each kind
 START = 1 << 16  # bytes of a file in which its form shows
 _YOLO = re.compile(rb"(?:\d+(?: +(?:0?\.\d+|0|1|1\.0+)){4,}\s*)+$")
+
+
+@contextmanager
+def naming_boxes(path: Path) -> Iterator[None]:
+    """What cannot be read as classes, where boxes lie at `path`: a DataError that names them, with the remedy."""
+    try:
+        yield
+    except DataError as error:
+        if boxes := boxes_in(path):
+            raise DataError(f"{path}: holds images with {boxes}: to find objects is not there yet. Cut the objects out into a "
+                            "folder for each class, or name classes of whole images in a table") from error
+        raise
 
 
 def boxes_in(path: Path) -> str | None:

@@ -34,7 +34,7 @@ from pipelines.data.kinds import not_used
 from pipelines.data.names import groups_in_names, some, suspected_folders, suspected_groups, suspected_labels
 from pipelines.data.tables import file_paths, is_table
 from pipelines.data.walk import PassedOver, folders_in, hidden, other_folders, sampled
-from vision.data.annotations import boxes_in
+from vision.data.annotations import naming_boxes
 from vision.data.colours import LOOKED_AT, all_grey, is_grey
 from vision.data.files import ENDINGS, images_below, is_image_file
 from vision.data.headers import ENOUGH, Header, image_header
@@ -80,13 +80,8 @@ class Seen:
 
 def look(path: Path, asked: Asked | None = None) -> Seen:
     """Raises DataError for anything but a folder of class folders (with or without train, validation, test), a table or an .npz."""
-    try:
+    with naming_boxes(path):
         return _look(path, asked or Asked())
-    except DataError as error:
-        if boxes := boxes_in(path):
-            raise DataError(f"{path}: holds images with {boxes}: to find objects is not there yet. Cut the objects out into a folder for "
-                            "each class, or name classes of whole images in a table") from error
-        raise
 
 
 def _look(path: Path, asked: Asked) -> Seen:

@@ -35,6 +35,7 @@ from pipelines.data.tables import (
 from pipelines.data.tfds import TfdsSource, features, prepared
 from pipelines.machine import memory
 from pipelines.stores.copies import local
+from vision.data.annotations import naming_boxes
 from vision.data.decode import pixels
 from vision.data.files import ENDINGS, is_image
 from vision.data.headers import image_header
@@ -118,9 +119,10 @@ def _tfds(data: ImageData, numbers: NumberColumns | None) -> Opened:
 
 
 def _folder(data: ImageData) -> Opened:
-    opened = folders.read_folders(data.path or "", key="image", suffixes=ENDINGS, kind="image", sniff=is_image,
-                                 group_by=data.group_by, group_pattern=data.group_pattern, label_pattern=data.label_pattern,
-                                 cache=cache_folder(data))
+    path = data.path or ""
+    with naming_boxes(Path(path)):
+        opened = folders.read_folders(path, key="image", suffixes=ENDINGS, kind="image", sniff=is_image, group_by=data.group_by,
+                                     group_pattern=data.group_pattern, label_pattern=data.label_pattern, cache=cache_folder(data))
 
     def load(split: str) -> Source:
         source = opened.splits[split]
