@@ -14,6 +14,7 @@ from pipelines.config.registry import tasks
 from quartet import task_testing
 from tests import numbers_made, undrawn
 from tests.encoders import tiny
+from tests.vision import masked_pictures
 
 pytestmark = [pytest.mark.slow(seconds=150), pytest.mark.figures]
 
@@ -53,6 +54,14 @@ def digit_files(folder: Path, splits: Any) -> list[str]:
     for number in range(5):
         image = splits.test.gather(tf.constant([number], tf.int64))["image"][0]
         (folder / f"{number}.png").write_bytes(tf.io.encode_png(image).numpy())
+    return [str(folder)]
+
+
+def masked_files(folder: Path, splits: Any) -> list[str]:
+    from PIL import Image
+
+    for number in range(5):
+        Image.fromarray(masked_pictures.drawn(number, 50 + number, 60)[0]).save(folder / f"{number}.png")
     return [str(folder)]
 
 
@@ -133,6 +142,13 @@ data: {source: npz, path: '', validation: 0.2, test: 0.2}
 model: {name: cnn, widths: [8, 8], hidden: 16}
 train: {batch_size: 16}
 """
+MASKS = """
+task: vision.segmentation
+data: {source: folder, path: ''}
+model: {name: small, widths: [4, 8, 8, 8, 8], decoder: [4, 4, 8, 8]}
+augment: {flip: true, scale: [0.8, 1.2]}
+train: {batch_size: 8}
+"""
 EASE = f"task: recsys.retrieval{MADE}model: {{name: ease, rank: 32}}"
 FACTORS = f"task: recsys.ranking{MADE}model: {{name: factors}}"
 
@@ -182,6 +198,7 @@ CASES = {
         MANY_IMAGES, ("model={name: pretrained, preset: ''}",), digit_files, tiny.efficientnet, data=pictures_of_several),
     "speech.commands/many": Case(MANY_SOUNDS, (), sound_files, data=sounds_of_several),
     "vision.classification": Case("vision/digits", ("model.widths=[8, 8]", "model.hidden=16"), digit_files),
+    "vision.segmentation": Case(MASKS, (), masked_files, data=masked_pictures.small),
     "vision.regression": Case(
         IMAGE_NUMBERS, ("target.unit=grey levels", "augment.mixup=0.2"), digit_files, data=numbers_made.pictures),
     "vision.regression/kernel": Case(IMAGE_NUMBERS, ("model={name: kernel}",), digit_files, data=numbers_made.pictures),

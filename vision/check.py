@@ -1,6 +1,7 @@
 """`quartet check` for images: every image decoded once, compared by its pixels."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,15 @@ from pipelines.data.check import LEVELS, Check, Read, check, shared_groups
 from pipelines.data.divide import divide, own_parts
 from pipelines.data.files import FileSource
 from pipelines.data.number_columns import NumberColumns
-from pipelines.data.opened import LENIENT, without
+from pipelines.data.opened import LENIENT, Opened, without
 from pipelines.data.source import Source, origin
+from vision.data.masks import values
+from vision.data.masks.open import look_at, open_masks
+from vision.data.masks.splits import class_names, coding_of
 from vision.data.scan import Examined, examine
 from vision.data.sources import open_data
 from vision.data.splits import not_empty
-from vision.settings import ImageExperiment
+from vision.settings import ImageExperiment, ImageSegmentation
 
 IDENTICAL = "the same pixels"
 
@@ -36,12 +40,38 @@ def check_images(experiment: ImageExperiment, progress: Callable[[int, int], Non
         raise DataError("check reads data by number; run it with data.streaming=false on a part, such as data.name with fewer examples")
     # opened leniently, so that missing files are listed with the other findings
     opened = open_data(data.model_copy(update=LENIENT), numbers)
+    return _checked(data, opened, partial(_read, learned=numbers), progress)
+
+
+def check_masks(experiment: ImageSegmentation, progress: Callable[[int, int], None] | None = None) -> Check:
+    """As `check_images`, and every mask: its size, its values, and which classes it has."""
+    data = experiment.data.model_copy(update=LENIENT)
+    opened, known = open_masks(data), list[values.Coding]()
+
+    def read(source: Source, examined: dict[int, Examined]) -> Read:
+        found, (seen, _) = _read(source, examined), look_at(source, data)
+        if not known:  # train comes first
+            known.append(coding_of({"train": [one for one in seen if one is not None]}, data, opened.place))
+            opened.classes[:] = class_names(known[0], data)
+        numbers = {code: number for number, code in enumerate(known[0].values)}
+        strange = {number: why for number, one in enumerate(seen) if one is not None and (why := values.unknown(one, known[0]))}
+        found.bad = sorted((strange | dict(found.bad)).items())
+        found.sets = [[numbers[code] for code in one.pixels if code in numbers] if one else [] for one in seen]
+        return found
+
+    return _checked(experiment.data, opened, read, progress, lambda source: look_at(source, data)[1])
+
+
+def _checked(data: Any, opened: Opened[Any], read: Callable[[Source, dict[int, Examined]], Read],
+             progress: Callable[[int, int], None] | None, beside: Callable[[Source], list[tuple[int, str]]] = lambda source: []) -> Check:
+    """Reads every picture; `beside` gives what is wrong with that which belongs to them."""
     examined: dict[int, Examined] = {}
     skip, lost = data.on_bad_example == "skip", list(opened.skipped)
 
     def load(split: str) -> Source:
         source = opened.load(split)
         seen = examine(source, data.workers, progress, data.max_pixels)
+        seen.bad = sorted((dict(beside(source)) | dict(seen.bad)).items())
         examined[id(source)] = seen
         pools.append(source)  # kept alive, so that ids stay unique
         return without(source, seen.bad, lost) if skip else source  # what training divides
@@ -49,7 +79,7 @@ def check_images(experiment: ImageExperiment, progress: Callable[[int, int], Non
     pools: list[Source] = []
     train, validation, test, notes = divide(opened.names, not_empty(load, opened.place) if skip else load, data, opened.place)
     parts = {"train": train, "validation": validation, "test": test}
-    reads = {name: _read(source, examined, numbers) for name, source in parts.items() if source is not None}
+    reads = {name: read(source, examined) for name, source in parts.items() if source is not None}
     result = check(opened.place, parts, reads, opened.classes, identical=IDENTICAL, skip=skip, lost=lost,
                  notes=[*opened.notes, *notes])
     if data.group_by is None:
@@ -69,11 +99,11 @@ def _paths(source: Source) -> list[str] | None:
     return [base.relative(int(number)) for number in numbers] if isinstance(base, FileSource) else None
 
 
-CHECKS = {"vision.classification": check_images, "vision.regression": check_images}
+CHECKS = {"vision.classification": check_images, "vision.regression": check_images, "vision.segmentation": check_masks}
 ENCODED: dict[str, Callable[[str], dict[str, Any]]] = {"vision.classification": lambda preset: {}}  # it takes images as they are
 
 
-def _read(source: Source, examined: dict[int, Examined], learned: NumberColumns | None) -> Read:
+def _read(source: Source, examined: dict[int, Examined], learned: NumberColumns | None = None) -> Read:
     pool, numbers = origin(source)
     seen = examined[id(pool)]
     reasons = dict(seen.bad)

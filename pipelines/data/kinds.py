@@ -28,8 +28,8 @@ _MEASURES = """age price cost amount value score grade rating probability percen
 _LABELLED = "label labels class classes category categories id ids code intent topic type kind klasse classe clase"
 _LIST = re.compile(r"\s*\[(.*)\]\s*$", re.DOTALL)
 _FILE = re.compile(r"[^\s]+\.[A-Za-z][A-Za-z0-9]{1,4}$")
-_PICTURES = {"image", "images", "img", "imgs", "input", "inputs", "photo", "photos", "picture", "pictures", "jpegimages", "frames"}
-_MASKS = {"mask", "masks", "label", "labels", "annotation", "annotations", "segmentation", "segmentations", "segmentationclass", "gt",
+PICTURES = {"image", "images", "img", "imgs", "input", "inputs", "photo", "photos", "picture", "pictures", "jpegimages", "frames"}
+MASKS = {"mask", "masks", "label", "labels", "annotation", "annotations", "segmentation", "segmentations", "segmentationclass", "gt",
           "groundtruth", "ground_truth", "target", "targets", "boxes", "bboxes"}
 _PAIRS = [{"premise", "hypothesis"}, {"query", "document"}, {"query", "passage"}, {"question", "sentence"}, {"question", "passage"},
           {"claim", "evidence"}, {"source", "target"}, {"src", "tgt"}, {"anchor", "positive"}, {"original", "translation"}]
@@ -72,7 +72,7 @@ def kind_of(counts: Mapping[str, int], name: str = "") -> Kind:
         detail = f"{min(numbers):g} to {max(numbers):g}, {distinct:,} different"
         return Kind("numbers" if _measured(numbers, rows, name) else "classes", example=example, detail=detail)
     folders = {plain(value) for value in counts}
-    if distinct == 2 and len(set(counts.values())) == 1 and folders & _PICTURES and folders & _MASKS:
+    if distinct == 2 and len(set(counts.values())) == 1 and folders & PICTURES and folders & MASKS:
         return Kind("masks", example=" and ".join(counts))
     if sum(_FILE.match(value) is not None for value in counts) > 0.9 * distinct and distinct > MANY:
         return Kind("files", example=example)

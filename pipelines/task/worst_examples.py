@@ -20,6 +20,7 @@ class Answered:
         number, name: in its source.
         score: the watched metric of it.
         inputs, targets, answers: as the model, `Output.loss` and `Output.respond` have them, of this example alone; arrays.
+        model_answers: as `Output.answer` has them.
     """
 
     number: int
@@ -28,6 +29,7 @@ class Answered:
     inputs: Any
     targets: dict[str, np.ndarray]
     answers: dict[str, np.ndarray]
+    model_answers: dict[str, np.ndarray]
 
 
 def worst_numbers(output: Any, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], count: int) -> list[tuple[int, float]]:
@@ -63,7 +65,7 @@ def worst_examples(output: Any, model: "keras.Model", answers: dict[str, np.ndar
     batch = stacked(rows, decoded_spec(source, decode), task.input.lengths)
     inputs, _ = task.prepare(batch)
     given = output.answer(lambda some: model(some, training=False), inputs) | task.passed_by(batch)
-    whole = (inputs, output.targets(batch), output.respond(given))
+    whole = (inputs, output.targets(batch), output.respond(given), given)
 
     def of(place: int) -> Any:
         return tf.nest.map_structure(lambda value: value[place].numpy(), whole)

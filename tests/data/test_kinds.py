@@ -100,11 +100,6 @@ def several(folder: Path) -> Path:
     return table(folder / "t.csv", "file label", [(f"p/{n}.png", ("sun", "sun|grass", "grass", "house|sun")[n % 4]) for n in range(80)])
 
 
-def masks(folder: Path) -> Path:
-    pictures(folder, ["train/images", "train/masks"])
-    return folder
-
-
 def coco(folder: Path) -> Path:
     pictures(folder, ["train2017", "annotations"])
     for file in (folder / "annotations").iterdir():
@@ -145,7 +140,7 @@ def running(folder: Path) -> Path:
 
 @pytest.mark.parametrize(("domain", "make", "says"), [
     ("nlp", duplicates, "question1 and question2 are pairs of texts with a class in column is_duplicate.*--text question1,question2"),
-    ("vision", masks, r"folders of pictures and of masks \(images and masks\)"), ("vision", coco, "boxes as COCO has them"),
+    ("vision", coco, "boxes as COCO has them"),
     ("vision", voc, "boxes as Pascal VOC"), ("vision", yolo, "boxes as YOLO"), ("nlp", tags, "a word and its tag"),
     ("nlp", answers, "answers in passages"), ("nlp", running, "running text"),
 ])

@@ -36,6 +36,8 @@ FORMATS = {
     "png grey": (encoded(GREY, "PNG"), None),
     "png 1 bit": (encoded(GREY.convert("1"), "PNG"), None),
     "png palette": (encoded(RGB.quantize(32), "PNG"), None),
+    "png palette of 4 bits": (encoded(RGB.quantize(12), "PNG"), None),
+    "png palette of 1 bit": (encoded(RGB.quantize(2), "PNG"), None),
     "png palette with alpha": (encoded(RGB.quantize(32), "PNG", transparency=3), "alpha"),
     "png alpha": (encoded(ALPHA, "PNG"), "alpha"),
     "png grey alpha": (encoded(ALPHA.convert("LA"), "PNG"), "alpha"),

@@ -169,7 +169,7 @@ def _png(image: tf.Tensor, head: tf.Tensor, channels: int) -> tf.Tensor:
     opaque = tf.logical_not(marked)
     # asked for alpha, TensorFlow gives grey of less than 8 bits a wrong one; such files lose their transparent level
     grey = tf.logical_and(kind == 0, tf.logical_or(opaque, head[24] < 8))
-    which = tf.where(grey, 0, tf.where(tf.logical_and(kind == 2, opaque), 1, 2))
+    which = tf.where(grey, 0, tf.where(tf.logical_and(tf.logical_or(kind == 2, kind == 3), opaque), 1, 2))
     return tf.switch_case(which, {
         0: lambda: channels_of(tf.io.decode_png(image, channels=1), channels),
         1: lambda: channels_of(tf.io.decode_png(image, channels=3), channels),

@@ -50,3 +50,36 @@ class ImageFacts(PixelFacts, ClassFacts):
 
 class ImageNumberFacts(PixelFacts, NumberFacts):
     """Of vision.regression."""
+
+
+Code = Annotated[int, Field(ge=0, lt=1 << 24)]
+
+
+class CodingFacts(Record):
+    """Which class each value of the masks is; see vision.data.masks.values.Coding."""
+
+    kind: Literal["grey", "palette", "colour"]
+    values: Annotated[list[Code], Field(min_length=2, max_length=254)]
+    void: Annotated[list[Code], Field(max_length=256)] = []
+    decoded: Annotated[list[list[Code]], Field(min_length=2, max_length=2)]
+
+    @model_validator(mode="after")
+    def _decoded(self) -> Any:
+        codes, numbers = self.decoded
+        if codes != sorted(set(codes)) or len(numbers) != len(codes) or not codes or max(numbers) > 255:
+            raise ValueError("decoded: no ascending codes with a class number each")
+        if self.kind != "colour" and max(self.values) > 255:
+            raise ValueError(f"values: {max(self.values)} is no grey level and no index")
+        return self
+
+
+class MaskFacts(PixelFacts, ClassFacts):
+    """Of vision.segmentation, whose examples of a class are pixels."""
+
+    coding: CodingFacts
+
+    @model_validator(mode="after")
+    def _values(self) -> Any:
+        if len(self.coding.values) != len(self.classes):
+            raise ValueError(f"coding.values: {len(self.coding.values)} for {len(self.classes)} classes")
+        return self

@@ -56,12 +56,25 @@ def move_masks(masks: tf.Tensor, maps: tf.Tensor, size: tuple[int, int], outside
     Args:
         outside: the number of pixels that come from beyond the old border.
     """
+    x, y = _origins(maps, size[0], size[1])
     height, width = tf.shape(masks)[1], tf.shape(masks)[2]
-    columns, rows = tf.meshgrid(tf.range(size[1], dtype=tf.float32) + 0.5, tf.range(size[0], dtype=tf.float32) + 0.5)
-    grid = tf.reshape(tf.stack([columns, rows], -1), [1, -1, 2])
-    where = tf.cast(tf.floor(move_points(tf.repeat(grid, tf.shape(masks)[0], 0), inverse(maps))), tf.int32)
-    x, y = where[..., 0], where[..., 1]
     inside = (x >= 0) & (x < width) & (y >= 0) & (y < height)
     flat = tf.reshape(masks, [tf.shape(masks)[0], -1])
     found = tf.gather(flat, tf.where(inside, y * width + x, 0), batch_dims=1)
     return tf.reshape(tf.where(inside, found, tf.cast(outside, masks.dtype)), [-1, *size])
+
+
+def move_mask(mask: tf.Tensor, one: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
+    """A mask [height, width] by a map [2, 3] to a `size` [2] int32 that is known in graph alone; beyond its border the nearest pixel."""
+    x, y = _origins(one[None], size[0], size[1])
+    height, width = tf.shape(mask)[0], tf.shape(mask)[1]
+    place = tf.clip_by_value(y, 0, height - 1) * width + tf.clip_by_value(x, 0, width - 1)
+    return tf.reshape(tf.gather(tf.reshape(mask, [-1]), place[0]), size)
+
+
+def _origins(maps: tf.Tensor, height: tf.Tensor | int, width: tf.Tensor | int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Column and row of the old pixel from which each new one comes, [batch, height x width] int32 each."""
+    columns, rows = (tf.range(tf.cast(edge, tf.float32)) + 0.5 for edge in (width, height))
+    grid = tf.reshape(tf.stack(tf.meshgrid(columns, rows), -1), [1, -1, 2])
+    where = tf.cast(tf.floor(move_points(tf.repeat(grid, tf.shape(maps)[0], 0), inverse(maps))), tf.int32)
+    return where[..., 0], where[..., 1]
