@@ -1,0 +1,1 @@
+"""Kinds of answers that images alone have: where something is."""
