@@ -13,6 +13,7 @@ from pipelines.data.files import FileSource
 from pipelines.data.number_columns import NumberColumns
 from pipelines.data.opened import LENIENT, without
 from pipelines.data.source import Source, origin
+from vision.data.boxes.check import check_boxes
 from vision.data.scan import Examined, examine
 from vision.data.sources import open_data
 from vision.data.splits import not_empty
@@ -69,7 +70,7 @@ def _paths(source: Source) -> list[str] | None:
     return [base.relative(int(number)) for number in numbers] if isinstance(base, FileSource) else None
 
 
-CHECKS = {"vision.classification": check_images, "vision.regression": check_images}
+CHECKS = {"vision.classification": check_images, "vision.regression": check_images, "vision.detection": check_boxes}
 ENCODED: dict[str, Callable[[str], dict[str, Any]]] = {"vision.classification": lambda preset: {}}  # it takes images as they are
 
 

@@ -84,8 +84,8 @@ def look(path: Path, asked: Asked | None = None) -> Seen:
         return _look(path, asked or Asked())
     except DataError as error:
         if boxes := boxes_in(path):
-            raise DataError(f"{path}: holds images with {boxes}: to find objects is not there yet. Cut the objects out into a folder for "
-                            "each class, or name classes of whole images in a table") from error
+            raise DataError(f"{path}: holds images with {boxes.words}: --task detection finds such things. For classes of whole images, "
+                            "name them in a table, or make a folder for each class") from error
         raise
 
 

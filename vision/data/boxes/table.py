@@ -11,35 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.base.errors import DataError
-from pipelines.config.messages import listed
 from pipelines.data.dialect import TEXT, ending
 from pipelines.data.tables import LeftOut, file_paths, line_numbers, read_table, split_names, values_of
 from pipelines.data.walk import pattern_of_files
+from vision.data.boxes import columns
 from vision.data.boxes.pictures import Annotated, Picture
 from vision.data.files import ENDINGS
 from vision.settings import BoxData
 
-FILE = ("file", "filename", "filepath", "path", "image", "imagepath", "imagename", "imageid", "img", "imgname")
-LABEL = ("label", "class", "classname", "labelname", "category", "categoryname", "name", "object", "species")
-SPLIT = ("split", "set", "subset", "partition")
-CORNERS = (("xmin", "ymin", "xmax", "ymax"), ("x0", "y0", "x1", "y1"), ("x1", "y1", "x2", "y2"), ("left", "top", "right", "bottom"),
-           ("bboxx1", "bboxy1", "bboxx2", "bboxy2"), ("x", "y", "x2", "y2"))
-SIZED = (("x", "y", "w", "h"), ("x", "y", "width", "height"), ("xmin", "ymin", "width", "height"), ("left", "top", "width", "height"),
-         ("bboxx", "bboxy", "bboxwidth", "bboxheight"), ("bboxx", "bboxy", "bboxw", "bboxh"))
-MIDDLED = (("xcenter", "ycenter", "width", "height"), ("cx", "cy", "w", "h"), ("xc", "yc", "w", "h"), ("xcenter", "ycenter", "w", "h"))
-ONE = ("bbox", "box")  # one column: [x, y, width, height]
-BARE = {6: ["file", "x0", "y0", "x1", "y1", "label"],  # columns of tables without a header
-        11: ["split", "file", "label", "xmin", "ymin", "5", "6", "xmax", "ymax", "9", "10"]}
 SHARES = 1.0 + 1e-6
 
 
 def read(path: Path, data: BoxData) -> Annotated:
     """Raises DataError for a table that does not name files, classes and boxes."""
-    lost, names = LeftOut(), data.columns or bare_columns(path)
+    lost, names = LeftOut(), data.columns or _bare(path)
     how: dict[str, Any] = {"delimiter": data.delimiter, "encoding": data.encoding, "quote": data.quote}
     table = read_table(path, names=names, left_out=lost if data.on_bad_example == "skip" else None, **how)
-    roles = columns_of(table.column_names, path)
+    roles = columns.of(table.column_names, path)
     if table.schema.field(roles["label"]).type != "string":  # 007 stays 007
         table = read_table(path, text=[roles["label"], roles["file"]], names=names, left_out=LeftOut(), **how)
     found = Annotated({}, bad=list(lost.reasons))
@@ -75,51 +63,22 @@ def _grouped(files: Sequence[Path], parts: Sequence[str]) -> Iterator[tuple[str,
         yield name, numbers
 
 
-def bare_columns(path: Path) -> list[str] | None:
-    """The columns of a CSV without a header, by its first row: a picture and a box in a usual order; None where it has one."""
-    if ending(path) not in TEXT:
+def _bare(path: Path) -> list[str] | None:
+    """The columns of a CSV without a header; None where it has one."""
+    if ending(path) not in TEXT or path.suffix.lower() == ".gz":
         return None
     with path.open("rb") as file:
-        first = file.readline(1 << 16).decode("utf-8", "replace").strip().split(",")
-    names = BARE.get(len(first))
-    if names is None or not any(value.strip('" ').lower().endswith(ENDINGS) for value in first):
-        return None
-    places = [place for place, name in enumerate(names) if name[0] in "xy"]
-    return names if all(re.fullmatch(r"\s*-?[\d.]*\s*", first[place]) for place in places) else None
-
-
-def columns_of(names: Sequence[str], path: Path) -> dict[str, Any]:
-    """{"file", "label", "split" where there is one, "first": a column of the box, "box": (kind, columns)} of a table.
-
-    Raises:
-        DataError: one is missing; names what is there.
-    """
-    plain = {re.sub("[^a-z0-9]", "", name.lower()): name for name in reversed(names)}
-    found: dict[str, Any] = {}
-    for kind, every in (("corners", CORNERS), ("sized", SIZED), ("middled", MIDDLED), ("one", tuple((name,) for name in ONE))):
-        four = next((four for four in every if all(name in plain for name in four)), None)
-        if four and "box" not in found:
-            found["box"], found["first"] = (kind, [plain[name] for name in four]), plain[four[0]]
-    for role, usual in (("file", FILE), ("label", LABEL), ("split", SPLIT)):
-        name = next((plain[one] for one in usual if one in plain), None)
-        if name is not None:
-            found[role] = name
-    missing = [what for what, role in (("the picture's file", "file"), ("the class", "label"), ("the box (xmin, ymin, xmax, ymax, or "
-               "x, y, width, height)", "box")) if role not in found]
-    if missing:
-        raise DataError(f"{path}: no column is called like {listed(missing)}; there are {listed(names, 'and')}. Name them with "
-                        "data.columns, such as [file, x0, y0, x1, y1, label]")
-    return found
+        return columns.bare(file.readline(1 << 16).decode("utf-8", "replace"))
 
 
 def _corners(table: Any, roles: Mapping[str, Any], path: Path, found: Annotated) -> Iterator[np.ndarray]:
     """left, top, right and bottom of all rows, float64, NaN where there is no number."""
-    kind, columns = roles["box"]
+    kind, names = roles["box"]
     if kind == "one":
-        rows = [_four(value) for value in table[columns[0]].to_pylist()]
+        rows = [_four(value) for value in table[names[0]].to_pylist()]
         first, second, third, fourth = np.array(rows, np.float64).T
     else:
-        first, second, third, fourth = (np.array([_number(value) for value in table[name].to_pylist()]) for name in columns)
+        first, second, third, fourth = (np.array([_number(value) for value in table[name].to_pylist()]) for name in names)
     if kind == "corners":
         yield from (first, second, third, fourth)
         return
