@@ -14,7 +14,7 @@ from pipelines.config.registry import tasks
 from quartet import task_testing
 from tests import numbers_made, undrawn
 from tests.encoders import tiny
-from tests.vision import masked_pictures
+from tests.vision import boxed_pictures, masked_pictures
 
 pytestmark = [pytest.mark.slow(seconds=150), pytest.mark.figures]
 
@@ -149,8 +149,20 @@ model: {name: small, widths: [4, 8, 8, 8, 8], decoder: [4, 4, 8, 8]}
 augment: {flip: true, scale: [0.8, 1.2]}
 train: {batch_size: 8}
 """
+BOXES = """
+task: vision.detection
+data: {source: table, path: '', validation: 0.2, test: 0.2, image_size: [64, 96]}
+model: {name: small, widths: [8, 8, 16, 16, 16], width: 8, depth: 1}
+train: {batch_size: 8}
+augment: {flip: true, scale: [0.8, 1.2]}
+"""
 EASE = f"task: recsys.retrieval{MADE}model: {{name: ease, rank: 32}}"
 FACTORS = f"task: recsys.ranking{MADE}model: {{name: factors}}"
+
+
+def boxed(folder: Path) -> list[str]:
+    """Rectangles, bright or dark."""
+    return [f"data.path={boxed_pictures.table(boxed_pictures.made(40), folder)}"]
 
 
 def known_users(folder: Path, splits: Any) -> list[str]:
@@ -201,6 +213,9 @@ CASES = {
     "vision.segmentation": Case(MASKS, (), masked_files, data=masked_pictures.small),
     "vision.regression": Case(
         IMAGE_NUMBERS, ("target.unit=grey levels", "augment.mixup=0.2"), digit_files, data=numbers_made.pictures),
+    "vision.detection": Case(BOXES, (), digit_files, data=boxed),
+    "vision.detection/pretrained": Case(
+        BOXES, ("model={name: pretrained, preset: '', width: 8, finetune: {name: whole, head: new}}",), digit_files, tiny.pyramid, boxed),
     "vision.regression/kernel": Case(IMAGE_NUMBERS, ("model={name: kernel}",), digit_files, data=numbers_made.pictures),
     "vision.regression/pretrained": Case(
         IMAGE_NUMBERS, ("model={name: pretrained, preset: '', finetune: {name: frozen}}", "loss.name=quantiles"), digit_files,

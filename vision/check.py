@@ -14,6 +14,7 @@ from pipelines.data.files import FileSource
 from pipelines.data.number_columns import NumberColumns
 from pipelines.data.opened import LENIENT, Opened, without
 from pipelines.data.source import Source, origin
+from vision.data.boxes.check import check_boxes
 from vision.data.masks import values
 from vision.data.masks.open import look_at, open_masks
 from vision.data.masks.splits import class_names, coding_of
@@ -99,7 +100,8 @@ def _paths(source: Source) -> list[str] | None:
     return [base.relative(int(number)) for number in numbers] if isinstance(base, FileSource) else None
 
 
-CHECKS = {"vision.classification": check_images, "vision.regression": check_images, "vision.segmentation": check_masks}
+CHECKS = {"vision.classification": check_images, "vision.regression": check_images, "vision.detection": check_boxes,
+          "vision.segmentation": check_masks}
 ENCODED: dict[str, Callable[[str], dict[str, Any]]] = {"vision.classification": lambda preset: {}}  # it takes images as they are
 
 

@@ -17,12 +17,13 @@ from pipelines.data.kinds import Question, labels_in, question, reading, separat
 from pipelines.encoders.finetune import Frozen, by_examples
 from pipelines.encoders.presets import Preset
 from pipelines.encoders.proposal import BLENDED, FOLDS_CHOOSE, choices, noted, propose
-from vision import new_masks
+from vision import new_boxes, new_masks
+from vision.data.annotations import boxes_in
 from vision.data.inspection import ROLES as ROLES
 from vision.data.inspection import Seen, look
 from vision.data.masks.inspection import look_at
 
-TASKS = ("classification", "regression", "segmentation")
+TASKS = ("classification", "regression", "detection", "segmentation")
 _EDGES = (32, 48, 64, 96)  # px; sizes in use
 _SMALL, _LARGE = 64, 160  # px: images up to the first keep their size; from the second on, the model sees 96 px
 _UNEVEN = 5.0  # largest class over smallest from which a comment says how to weigh classes
@@ -42,8 +43,14 @@ _FLOATS = ("float32", "on CPUs bfloat16 is slower for such networks; auto on a G
 
 def draft(path: Path, asked: Asked) -> Draft:
     """Looks at a folder, table or .npz of images. Raises DataError for what it does not understand."""
+    if asked.task in (None, "detection") and (form := boxes_in(path)):
+        return new_boxes.draft(form, asked)
+    if asked.task == "detection":
+        raise DataError(f"{path}: holds no boxes as COCO, Pascal VOC, YOLO or a table have them")
     if asked.task in (None, "segmentation") and (masks := look_at(path)):
         return new_masks.draft(path, asked, masks)
+    if asked.task == "segmentation":
+        raise DataError(f"{path}: holds no folder of pictures beside one of masks (images and masks)")
     seen = look(path, asked)
     path = seen.path or path
     images = sum(seen.counts.values())

@@ -37,10 +37,10 @@ class FileSource(Source):
         self.key, self.groups = key, groups
         self.labels, self.sets = one_or_several(labels)
         own = self.labels if self.sets is None else self.sets
-        self._fields = {**(fields or {}), **({} if own is None else {"label": own})}
-        self.number_targets = self._fields.get("target")
+        self.fields = {**(fields or {}), **({} if own is None else {"label": own})}
+        self.number_targets = self.fields.get("target")
         self.spec = {**dict.fromkeys((key, *self.beside), tf.TensorSpec([], tf.string)),
-                     **{name: tf.TensorSpec(value.shape[1:], tf.as_dtype(value.dtype)) for name, value in self._fields.items()}}
+                     **{name: tf.TensorSpec(value.shape[1:], tf.as_dtype(value.dtype)) for name, value in self.fields.items()}}
         self._encoded = {name: [os.fsencode(path) for path in files] for name, files in {key: self.paths, **self.beside}.items()}
         self._tensors: tuple[Tensors, Tensors] | None = None
         self._fingerprint, self._stamp = fingerprint, stamp
@@ -53,7 +53,7 @@ class FileSource(Source):
         if self._tensors is None:
             with tf.init_scope(), tf.device("CPU:0"):
                 paths = {name: tf.constant(files, tf.string) for name, files in self._encoded.items()}
-                self._tensors = paths, {name: tf.constant(value) for name, value in self._fields.items()}
+                self._tensors = paths, {name: tf.constant(value) for name, value in self.fields.items()}
         every, fields = self._tensors
 
         def content(paths: tf.Tensor) -> tf.Tensor:
@@ -84,7 +84,7 @@ class FileSource(Source):
         """Hash of every file's path below the root, of sizes and content (see `fingerprint`), and of the labels."""
         if self._fingerprint is None:
             digest = hashlib.sha256(fingerprint.of_files(self._all(), self._root or None).encode())
-            for name, value in sorted(self._fields.items()):
+            for name, value in sorted(self.fields.items()):
                 digest.update(name.encode() + np.ascontiguousarray(value).tobytes())
             self._fingerprint = digest.hexdigest()[:16]
         return self._fingerprint

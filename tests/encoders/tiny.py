@@ -60,19 +60,19 @@ def moonshine(folder: Path) -> Path:
     return folder
 
 
-def efficientnet(folder: Path) -> Path:
-    """An image encoder for 64 px, whose statistics of batches and treatment of pixels are unlike the usual."""
+def efficientnet(folder: Path, *, widths: tuple[int, ...] = (8, 16)) -> Path:
+    """An image encoder for 64 px, whose statistics of batches and treatment of pixels are unlike the usual; each stage halves the size."""
     import keras
     import keras_hub
     import numpy as np
 
     keras.utils.set_random_seed(1)
-    stages = {name: [value, value] for name, value in {
+    stages = {name: [value] * len(widths) for name, value in {
         "kernel_sizes": 3, "num_repeats": 1, "expansion_ratios": 2, "squeeze_and_excite_ratios": 0, "block_types": "unfused",
         "width_coefficients": 1.0, "depth_coefficients": 1.0, "force_input_filters": 0}.items()}
     backbone = keras_hub.models.EfficientNetBackbone(
-        **{f"stackwise_{name}": value for name, value in stages.items()}, stackwise_strides=[2, 2], stackwise_input_filters=[8, 8],
-        stackwise_output_filters=[8, 16], depth_divisor=4, dropout=0.2, activation="relu6")
+        **{f"stackwise_{name}": value for name, value in stages.items()}, stackwise_strides=[2] * len(widths),
+        stackwise_input_filters=[8, *widths[:-1]], stackwise_output_filters=list(widths), depth_divisor=4, dropout=0.2, activation="relu6")
     for variable in backbone.weights:
         if "moving" in variable.path or variable.name == "beta":  # without the latter ReLU6 would give zeros alone
             variable.assign(np.random.default_rng(len(variable.path)).uniform(0.5, 1.5, variable.shape))
@@ -80,6 +80,11 @@ def efficientnet(folder: Path) -> Path:
     keras_hub.layers.EfficientNetImageConverter(
         image_size=(64, 64), scale=SCALE, offset=OFFSET, interpolation="bicubic").save_to_preset(str(folder))
     return folder
+
+
+def pyramid(folder: Path) -> Path:
+    """`efficientnet` with features of a half to a thirty-second of the size."""
+    return efficientnet(folder, widths=(8, 8, 16, 16))
 
 
 if __name__ == "__main__":

@@ -425,7 +425,7 @@ def test_images_are_looked_at_once(tmp_path, monkeypatch):
     settings = {"task": "vision.classification", "model": {"name": "cnn"},
                 "data": {"source": "folder", "path": str(root), "cache_folder": str(tmp_path / "cache")}}
     first = load_images(from_dict(settings))
-    monkeypatch.setattr(image_splits, "_file_header", lambda path: pytest.fail("a header was read again"))
+    monkeypatch.setattr(image_splits, "file_header", lambda path: pytest.fail("a header was read again"))
     monkeypatch.setattr(image_splits, "statistics", lambda *_: pytest.fail("statistics were computed again"))
     assert load_images(from_dict(settings)).facts == first.facts
     monkeypatch.undo()

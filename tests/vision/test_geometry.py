@@ -76,6 +76,28 @@ def test_augmentation(settings):
     assert (masks.numpy() == moved.numpy()[..., 0]).all()  # a mask goes where its picture goes; the spots are far from the border
 
 
+@pytest.mark.parametrize("settings", [
+    {"flip_vertical": True}, {"scale": [0.6, 1.6]}, {"flip": True, "scale": [0.6, 1.6], "flip_vertical": True}])
+def test_scaled_pictures(settings):
+    settings = Augment(**settings)
+    pictures = np.stack([spot(20.0 + number % 7, 14.0 + number % 9) for number in range(32)])
+    keys, epoch = tf.stack([tf.range(32), tf.fill([32], 5)], 1), tf.constant(3, tf.int64)
+    moved, _ = augment.augment(tf.constant(pictures), settings, keys=keys, seed=keys[0], epoch=epoch, mean=[0.0])
+    maps = augment.moves(tf.constant(pictures), settings, keys, epoch)
+    points = np.stack([middle(picture) for picture in pictures])[:, None].astype(np.float32)
+    expected = geometry.move_points(tf.constant(points), maps)[:, 0].numpy()
+    whole = ((expected > 4) & (expected < [48, 36])).all(1)
+    assert whole.sum() > 8
+    np.testing.assert_allclose([middle(picture) for picture in moved.numpy()[whole]], expected[whole], atol=0.3)
+    assert np.abs(expected - points[:, 0]).max() > 3
+
+
+def test_what_lies_beyond_the_border_of_a_scaled_picture_has_the_given_colour():
+    pictures = tf.fill([1, 8, 8, 3], 200.0)
+    half = augment.moved_by(pictures, tf.constant([[[0.5, 0.0, 0.0], [0.0, 0.5, 0.0]]]), [10.0, 20.0, 30.0]).numpy()
+    assert np.allclose(half[0, :3, :3], 200) and np.allclose(half[0, 5:], [10, 20, 30])
+
+
 def test_boxes_and_the_way_back():
     maps = tf.constant([[[-2.0, 0.0, 40.0], [0.0, 0.5, 3.0]], [[1.0, 0.0, -4.0], [0.0, 1.0, 0.0]]])
     boxes = tf.constant([[[2.0, 4.0, 10.0, 8.0]], [[2.0, 4.0, 10.0, 8.0]]])

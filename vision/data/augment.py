@@ -5,12 +5,14 @@ any number of replicas. MixUp and CutMix mix it with its neighbour in the shuffl
 """
 
 import functools
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from pipelines.data import random
+from vision.data import geometry
 from vision.data.rand_augment import rand_augment
 from vision.settings import AUGMENTATIONS, Augment
 
@@ -87,7 +89,7 @@ def _quantiles(alpha: float) -> np.ndarray:
 
 
 # the purpose of each draw from an example's key
-FLIP, SHIFT, ERASE, MIX, RAND_AUGMENT = 0, 1, 3, 5, 16
+FLIP, SHIFT, ERASE, MIX, SCALE, FLIP_VERTICAL, COLOUR, RAND_AUGMENT = 0, 1, 3, 5, 8, 11, 12, 16
 
 
 def augment(
@@ -107,6 +109,10 @@ def augment(
         (images [batch, height, width, channels] float32, 0..255; with MixUp or CutMix what targets must follow, as `mix` has it).
     """
     images = tf.cast(move_and_erase(images, settings, keys, epoch, mean), tf.float32)
+    if settings.scale or settings.flip_vertical:
+        images = moved_by(images, _scales(images, settings, keys), mean)
+    if settings.colour:
+        images = _recoloured(images, settings.colour, keys)
     if settings.rand_augment:
         images = rand_augment(images, keys, operations=settings.rand_augment.operations, magnitude=settings.rand_augment.magnitude,
                               stream=RAND_AUGMENT)
@@ -157,7 +163,7 @@ def move_and_erase(images: tf.Tensor, settings: Augment, keys: tf.Tensor, epoch:
 
 
 def moves(images: tf.Tensor, settings: Augment, keys: tf.Tensor, epoch: tf.Tensor) -> tf.Tensor:
-    """The map of each image from its pixels to those that `move_and_erase` makes of them, [batch, 2, 3] float32 (vision.data.geometry); the
+    """The map of each image from its pixels to those that `augment` makes of them, [batch, 2, 3] float32 (vision.data.geometry); the
     copies that a shift reflects at the border are not followed."""
     batch, width = tf.shape(images)[0], float(images.shape[2])
     zeros = tf.zeros([batch])
@@ -167,7 +173,44 @@ def moves(images: tf.Tensor, settings: Augment, keys: tf.Tensor, epoch: tf.Tenso
         shifts = random.integers(keys, SHIFT, -settings.shift, settings.shift, count=2)
         down, right = tf.cast(shifts[0], tf.float32), tf.cast(shifts[1], tf.float32)
     begins = tf.where(across < 0, width, 0.0) - across * right
-    return tf.stack([tf.stack([across, zeros, begins], 1), tf.stack([zeros, tf.ones([batch]), -down], 1)], 1)
+    maps = tf.stack([tf.stack([across, zeros, begins], 1), tf.stack([zeros, tf.ones([batch]), -down], 1)], 1)
+    return geometry.then(maps, _scales(images, settings, keys)) if settings.scale or settings.flip_vertical else maps
+
+
+def _scales(images: tf.Tensor, settings: Augment, keys: tf.Tensor) -> tf.Tensor:
+    """The map of each image that mirrors it above and below and scales it about a random place, [batch, 2, 3] float32; factors are drawn
+    evenly in their logarithm."""
+    height, width = float(images.shape[1]), float(images.shape[2])
+    drawn, ones = random.uniform(keys, SCALE, 3), tf.ones([tf.shape(images)[0]])
+    low, high = (math.log(factor) for factor in settings.scale or (1.0, 1.0))
+    factor = tf.exp(low + (high - low) * drawn[0]) if settings.scale else ones
+    turned = (random.uniform(keys, FLIP_VERTICAL) < 0.5) if settings.flip_vertical else tf.zeros_like(ones, tf.bool)
+    right, down = drawn[1] * (1.0 - factor) * width, drawn[2] * (1.0 - factor) * height
+    rows = tf.stack([tf.zeros_like(ones), tf.where(turned, -factor, factor), tf.where(turned, down + factor * height, down)], 1)
+    return tf.stack([tf.stack([factor, tf.zeros_like(ones), right], 1), rows], 1)
+
+
+def moved_by(images: tf.Tensor, maps: tf.Tensor, fill: Sequence[float]) -> tf.Tensor:
+    """Images [batch, height, width, channels] float32 by maps [batch, 2, 3], bilinear; pixels from beyond the border are `fill`."""
+    back = geometry.inverse(maps)  # from the centres of new pixels, half a pixel from their corners, to the indices of old ones
+    begins = tf.reduce_sum(back[..., :2], -1) * 0.5 + back[..., 2] - 0.5
+    rows = tf.concat([back[..., :2], begins[..., None]], -1)
+    flat = tf.concat([tf.reshape(rows, [-1, 6]), tf.zeros([tf.shape(images)[0], 2])], 1)
+    colour = tf.constant(fill, tf.float32)
+    moved = tf.raw_ops.ImageProjectiveTransformV3(
+        images=images - colour, transforms=flat, output_shape=tf.shape(images)[1:3], fill_value=0.0, interpolation="BILINEAR",
+        fill_mode="CONSTANT")
+    return tf.ensure_shape(moved, images.shape) + colour
+
+
+def _recoloured(images: tf.Tensor, most: float, keys: tf.Tensor) -> tf.Tensor:
+    """Brightness, contrast about the image's mean and saturation times factors of 1 - most to 1 + most, cut to 0..255."""
+    bright, contrast, saturation = (factor[:, None, None, None] for factor in tf.unstack(1.0 + most * (
+        2.0 * random.uniform(keys, COLOUR, 3) - 1.0)))
+    grey = tf.reduce_mean(images, -1, keepdims=True)
+    images = grey + (images - grey) * saturation
+    middle = tf.reduce_mean(images, [1, 2, 3], keepdims=True)
+    return tf.clip_by_value((middle + (images - middle) * contrast) * bright, 0.0, 255.0)
 
 
 def _reflect(positions: tf.Tensor, size: int) -> tf.Tensor:

@@ -45,7 +45,7 @@ class PixelFacts(Facts):
 
 
 class ImageFacts(PixelFacts, ClassFacts):
-    """Of vision.classification."""
+    """Of vision.classification, and of vision.detection, whose examples of a class are boxes."""
 
 
 class ImageNumberFacts(PixelFacts, NumberFacts):

@@ -71,7 +71,7 @@ def load_images(experiment: ImageExperiment, *, judging: bool = False, mixed_siz
     numbers = NumberColumns.asked(experiment)
     opened = open_data(data, numbers)
     skipped = list(opened.skipped)
-    load = opened.load if data.on_bad_example == "stop" else _only_readable(opened, data, skipped)
+    load = opened.load if data.on_bad_example == "stop" else only_readable(opened, data, skipped)
     if numbers:
         load = without_targets_left_out(load, numbers.names, opened.notes)
     train, validation, test, notes = divide(opened.names, not_empty(load, opened.place), data, opened.place)
@@ -85,7 +85,7 @@ def load_images(experiment: ImageExperiment, *, judging: bool = False, mixed_siz
         check_several(classes if train.labels is None else [classes[label] for label in np.unique(train.labels)], opened.place,
                       labels=train.labels if data.limit is None else None)
     some = choose(STATISTICS, count=len(train), seed=data.split_seed, purpose="statistics", labels=train.labels)
-    size, channels, mean, std = _cached_look(train, some, data, opened.place, mixed_size)
+    size, channels, mean, std = cached_look(train, some, data, opened.place, mixed_size)
     facts: dict[str, Any] = {
         "image_size": list(size), "channels": channels, "mean": mean, "std": std, "statistics_of": len(some),
         "splits": describe(parts, classes),
@@ -111,7 +111,7 @@ def not_empty(load: Callable[[str], Source], place: str) -> Callable[[str], Sour
     return loaded
 
 
-def _only_readable(opened: Opened, data: ImageData, skipped: list[str]) -> Callable[[str], Source]:
+def only_readable(opened: Opened, data: ImageData, skipped: list[str]) -> Callable[[str], Source]:
     """`opened.load` without the examples that cannot be read, which are named in `skipped`."""
 
     def loaded(split: str) -> Source:
@@ -155,7 +155,7 @@ class Look(Record):
     std: list[float]
 
 
-def _cached_look(train: Source, numbers: np.ndarray, data: ImageData, place: str, mixed_size: tuple[int, int] | None,
+def cached_look(train: Source, numbers: np.ndarray, data: ImageData, place: str, mixed_size: tuple[int, int] | None,
                  ) -> tuple[tuple[int, int], int, list[float], list[float]]:
     """(size, channels, mean, standard deviation) of train, as `image_shape` and `statistics` find them; of files they are kept in the cache
     folder, so that those are not opened again at each start."""
@@ -219,10 +219,10 @@ def _headers(source: Source) -> Iterator[tuple[int, int, int] | None]:
         return
     with ThreadPoolExecutor(8) as threads:
         for start in range(0, len(numbers), CHUNK):
-            yield from threads.map(_file_header, [base.paths[number] for number in numbers[start:start + CHUNK]])
+            yield from threads.map(file_header, [base.paths[number] for number in numbers[start:start + CHUNK]])
 
 
-def _file_header(path: str) -> tuple[int, int, int] | None:
+def file_header(path: str) -> tuple[int, int, int] | None:
     try:
         with open(path, "rb") as file:
             start = file.read(START)

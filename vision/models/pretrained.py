@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from pipelines.base.errors import ConfigError
 from pipelines.encoders import blend, presets
+from pipelines.encoders.settings import PretrainedModel
 from pipelines.fitting.kernel import kept_of
 from pipelines.training.batch_norm import FusedBatchNormalization
 from pipelines.training.depthwise import DepthwiseConvolution
@@ -26,7 +27,7 @@ _STEP = 32  # px; encoders reduce images by this factor
 _KEPT = ("image_size", "scale", "offset", "interpolation", "antialias")  # of a converter's settings; what it crops is data.resize here
 
 
-def learn(settings: Pretrained) -> dict[str, Any]:
+def learn(settings: PretrainedModel) -> dict[str, Any]:
     """What the facts keep of the preset: `backbone`, `image_converter` and `encoder`. Reads its headers, no weights.
 
     Raises:
@@ -106,11 +107,7 @@ def _features(backbone: Any, settings: Pretrained, facts: dict[str, Any], image_
     images = x = keras.Input((*image_size, channels), dtype="float32", name="image")
     if size != image_size:
         x = Resample(size, converter["interpolation"], converter["antialias"], dtype="float32", name="resample")(x)
-    if channels == 1:
-        x = keras.layers.Concatenate(dtype="float32", name="colour")([x] * 3)
-    scale, offset = converter["scale"], converter["offset"]
-    if scale is not None or offset is not None:
-        x = keras.layers.Rescaling(1.0 if scale is None else scale, 0.0 if offset is None else offset, dtype="float32", name="normalise")(x)
+    x = _normalised(x, converter, channels)
     try:
         x = backbone(x)
     except ValueError as error:
@@ -123,6 +120,39 @@ def _features(backbone: Any, settings: Pretrained, facts: dict[str, Any], image_
     else:
         x = x[:, 0] if first else keras.layers.GlobalAveragePooling1D(dtype="float32", name="mean")(x)
     return keras.Model(images, x, name="features")
+
+
+def _normalised(x: keras.KerasTensor, converter: dict[str, Any], channels: int) -> keras.KerasTensor:
+    """Pixels 0..255 as the encoder takes them, with three channels."""
+    if channels == 1:
+        x = keras.layers.Concatenate(dtype="float32", name="colour")([x] * 3)
+    scale, offset = converter["scale"], converter["offset"]
+    if scale is None and offset is None:
+        return x
+    return keras.layers.Rescaling(1.0 if scale is None else scale, 0.0 if offset is None else offset, dtype="float32", name="normalise")(x)
+
+
+def stages(settings: PretrainedModel, *, image_size: tuple[int, int], channels: int, facts: dict[str, Any],
+           levels: tuple[str, ...]) -> keras.Model:
+    """The features of several stages of an encoder, finest first: [batch, height, width, channels] float32, 0..255 -> a tensor of each.
+
+    Args:
+        levels: as KerasHub calls them: P3 has an eighth of the height and width, P4 a sixteenth, ...
+
+    Raises:
+        ConfigError: the encoder has no such stages.
+    """
+    whole = presets.rebuilt(presets.hub().models, facts["backbone"])
+    missing = set(levels) - set(getattr(whole, "pyramid_outputs", {}))
+    if missing:
+        raise ConfigError(f"model.preset: {settings.preset} ({facts['backbone']['class']}) gives no features of several sizes; take a "
+                          "convolutional encoder of KerasHub, such as an EfficientNet")
+    if settings.weights == "preset":
+        whole.set_weights(presets.load(presets.find(settings.preset, domain="vision")).get_weights())
+    _fuse(whole)
+    backbone = keras.Model(whole.input, [whole.pyramid_outputs[name] for name in levels], name="backbone")
+    images = keras.Input((*image_size, channels), dtype="float32", name="image")
+    return keras.Model(images, backbone(_normalised(images, facts["image_converter"], channels)), name="features")
 
 
 def _fuse(backbone: keras.Model) -> None:

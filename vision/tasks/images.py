@@ -14,6 +14,7 @@ from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.regular import check_regular
 from pipelines.data.shards import ShardSource
 from pipelines.data.source import Source, Tensors, stored_label
+from pipelines.encoders.settings import PretrainedModel
 from pipelines.task.contract import Cheap, Decoding, Input, PreparedForm, Read, Requests, Signature, Splits
 from pipelines.task.form import Field
 from pipelines.task.results import Judgement
@@ -24,7 +25,7 @@ from vision.data.files import find_images
 from vision.data.plain import decode_plain, is_large, is_plain
 from vision.data.streaming import STREAMED
 from vision.models import kernel
-from vision.settings import ImageExperiment, Pretrained
+from vision.settings import ImageExperiment
 
 UNFOLLOWED = ("rand_augment", "own", "mixup", "cutmix")  # of augmentation: what lies in pictures does not move with them
 CHEAP = "kernel machine on small copies, colours and gradients"
@@ -40,6 +41,7 @@ class Images(Input):
     """
 
     places = False
+    load: Any = staticmethod(splits.load_images)  # the splits, as that function gives them
 
     signature = Signature(
         {"image": "the bytes of a JPEG, PNG, BMP, GIF (its first frame) or still WebP file"},
@@ -73,12 +75,12 @@ class Images(Input):
             raise ConfigError(f"augment.{unfollowed[0]}: what lies in the pictures does not follow it; leave it out")
         model, known = self.experiment.model, {name: self.facts[name] for name in ENCODER_FACTS if name in self.facts}
         size = None
-        if isinstance(model, Pretrained):
+        if isinstance(model, PretrainedModel):
             from vision.models import pretrained
 
             known = known or pretrained.learn(model)  # a finished run is judged without the preset
             size = pretrained.preset_size(known)
-        found = splits.load_images(self.experiment, judging=bool(self.facts), mixed_size=size)
+        found = self.load(self.experiment, judging=bool(self.facts), mixed_size=size)
         return replace(found, facts={**found.facts, **known})
 
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
@@ -110,8 +112,16 @@ class Images(Input):
 
     def stored_images(self, source: Source, numbers: Sequence[int]) -> np.ndarray:
         """Examples `numbers` as evaluated: uint8 [n, height, width, channels]."""
-        raw = [{name: value[0] for name, value in source.gather(tf.constant([number], tf.int64)).items()} for number in numbers]
-        return np.stack([self.decode(example)["image"].numpy() for example in raw])
+        return np.stack([example["image"].numpy() for example in self._as_evaluated(source, numbers)])
+
+    def placed_images(self, source: Source, numbers: Sequence[int]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """With `places`: examples as evaluated, each with its map [2, 3] from the picture as it was given."""
+        return [(example["image"].numpy(), example["place"].numpy()) for example in self._as_evaluated(source, numbers)]
+
+    def _as_evaluated(self, source: Source, numbers: Sequence[int]) -> Iterator[Tensors]:
+        for number in numbers:
+            raw = {name: value[0] for name, value in source.gather(tf.constant([number], tf.int64)).items()}
+            yield self.decode(raw)
 
     def draw(self, judgement: Judgement, source: Source, numbers: Sequence[int], captions: Sequence[Sequence[str]], title: str) -> None:
         if numbers:
@@ -181,7 +191,7 @@ class PreparedImages(PreparedForm):
 
     @property
     def settings_not_in_data(self) -> tuple[str, ...]:
-        own = () if isinstance(self.input.experiment.model, Pretrained) else ("model",)
+        own = () if isinstance(self.input.experiment.model, PretrainedModel) else ("model",)
         return (*super().settings_not_in_data, "augment", *own)
 
     def from_prepared(self, splits: Splits) -> Splits:

@@ -28,7 +28,7 @@ class MaskImages(Images):
 
     places = True
     load = staticmethod(load_masks)
-    cheap = None  # what a kernel machine knows of a picture is of all of it
+    cheap = None  # type: ignore[assignment]  # what a kernel machine knows of a picture is of all of it
 
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
         """As Images; the mask as class numbers [height, width] uint8 of the image's size, 255 where it is void."""

@@ -9,8 +9,8 @@ from pathlib import Path
 from pipelines.base.errors import DataError
 from pipelines.data.columns import plain, role_of
 from pipelines.data.kinds import MASKS, PICTURES
-from pipelines.data.walk import PassedOver, folders_in
-from vision.data.files import images_below
+from pipelines.data.walk import PassedOver, files_below, folders_in
+from vision.data.files import images_below, is_image_file
 
 LISTS = ("ImageSets/Segmentation", "ImageSets")  # Pascal VOC's lists of names, a file for each split
 WHOLE = "all"  # the split of data that come in one piece
@@ -50,7 +50,8 @@ def _pair(folders: Sequence[Path]) -> tuple[Path, ...]:
              for names in (PICTURES, MASKS)]
     of_classes = [folder for folder in found[1] if plain(folder.name) == "segmentation_class"]
     found[1] = of_classes or found[1]
-    return tuple(some[0] for some in found) if all(len(some) == 1 for some in found) else ()
+    one_each = all(len(some) == 1 for some in found)
+    return tuple(some[0] for some in found) if one_each and any(map(is_image_file, files_below(found[1][0], PassedOver()))) else ()
 
 
 def paired(pictures: Path, masks: Path) -> Part:

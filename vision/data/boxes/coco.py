@@ -1,0 +1,172 @@
+"""COCO's JSON: images, categories and annotations in one file for each split. Imports no TensorFlow.
+
+Annotations of crowds are left out; of one that has no `bbox`, the box is that of its polygons.
+"""
+
+import re
+from array import array
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipelines.base.errors import DataError
+from pipelines.data.divide import ALIASES
+from pipelines.data.walk import PassedOver, files_below
+from vision.data.boxes.json_items import items
+from vision.data.boxes.pictures import Annotated, Picture
+from vision.data.files import images_below
+
+START = 1 << 16  # bytes in which a file shows what it is
+_SPLIT = re.compile("(?:^|[^a-z])(" + "|".join(alias for names in ALIASES.values() for alias in names) + r")(?:[^a-z]|$)", re.IGNORECASE)
+_KEYS = (b'"images"', b'"annotations"', b'"categories"')
+
+
+def read(root: Path) -> Annotated:
+    """A file, or all such files below a folder, each a split.
+
+    Raises:
+        DataError: there is none, two are of one split, or one is no such JSON.
+    """
+    folder = root if root.is_dir() else root.parent
+    files = [root] if root.is_file() else annotations_below(root)
+    if not files:
+        raise DataError(f"{root}: holds no JSON with COCO's images and annotations")
+    named = dict[str, Path]()
+    for file in files:
+        name = _split(file, folder) if len(files) > 1 else "all"
+        if name in named:
+            raise DataError(f"{file} and {named[name]} both seem to be split {name}; name one of them as data.path")
+        named[name] = file
+    found, categories, images = Annotated({}), dict[int, str](), _Images(folder)
+    for name, file in named.items():
+        found.splits[name] = _pictures(file, categories, images, found)
+    found.classes = [categories[number] for number in sorted(categories)]
+    twice = next((name for name in found.classes if found.classes.count(name) > 1), None)
+    if twice is not None:
+        raise DataError(f"{root}: two categories are called {twice!r}")
+    return found
+
+
+def annotations_below(folder: Path) -> list[Path]:
+    """The JSON files of COCO's form; where some are called instances, these."""
+    files = sorted(file for file in files_below(folder, PassedOver()) if file.suffix.lower() == ".json" and looks_like(file))
+    return [file for file in files if file.stem.startswith("instances")] or files
+
+
+def looks_like(file: Path) -> bool:
+    """Whether the beginning of a file, or its end, has two of COCO's keys or a box."""
+    with file.open("rb") as opened:
+        text = opened.read(START)
+        opened.seek(max(0, file.stat().st_size - START))
+        text += opened.read(START)
+    return sum(key in text for key in _KEYS) >= 2 or (b'"bbox"' in text and any(key in text for key in _KEYS))
+
+
+def _split(file: Path, folder: Path) -> str:
+    for name in reversed(file.relative_to(folder).with_suffix("").parts):
+        if match := _SPLIT.search(re.sub(r"\d+", " ", name)):
+            return match[1].lower()
+    return file.stem
+
+
+class _Images:
+    """Where the images of a folder are, by name, looked for once where they do not lie beside the file that names them."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.by_name = folder, dict[str, list[Path]]()
+
+    def find(self, name: str, file: Path) -> Path:
+        """The image of a name; where there is none, the place beside the file."""
+        name = name.replace("\\", "/")
+        for place in (file.parent, self.folder, self.folder / "images", file.parent / "images"):
+            if (place / name).is_file():
+                return place / name
+        if not self.by_name:
+            by_name = defaultdict(list)
+            for image in images_below(self.folder, PassedOver()):
+                by_name[image.name].append(image)
+            self.by_name = by_name or {"": []}
+        there = self.by_name.get(name.rpartition("/")[2], [])
+        split = _split(file, self.folder) if file.is_relative_to(self.folder) else ""
+        ending = [image for image in there if image.as_posix().endswith("/" + name)] or there
+        return next((image for image in ending if any(split in part for part in image.parts)), ending[0] if ending else file.parent / name)
+
+
+@dataclass
+class _Rows:
+    """The annotations of one image."""
+
+    boxes: array = field(default_factory=lambda: array("d"))
+    categories: array = field(default_factory=lambda: array("q"))
+    numbers: array = field(default_factory=lambda: array("q"))
+
+
+def _pictures(file: Path, categories: dict[int, str], images: _Images, found: Annotated) -> list[Picture]:
+    names, rows, own, crowds = dict[Any, str](), defaultdict[Any, _Rows](_Rows), dict[int, str](), 0
+    for key, value in items(file):
+        if key not in ("images", "annotations", "categories"):
+            continue
+        if not isinstance(value, Mapping):
+            raise DataError(f"{file}: {key}: {str(value)[:60]!r} is no object")
+        try:
+            if key == "images":
+                names[value["id"]] = str(value["file_name"])
+            elif key == "categories":
+                own[int(value["id"])] = str(value["name"])
+            elif value.get("iscrowd"):
+                crowds += 1
+            else:
+                _add(value, rows)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            found.bad.append(f"{file}: {key}: {_shown(value)}: {'no ' if isinstance(error, KeyError) else ''}{error}")
+    _check_categories(own, categories, file)
+    if crowds:
+        found.notes.append(f"{file.name}: {crowds:,} annotations of crowds are left out.")
+    unknown = set(rows) - set(names)
+    if unknown:
+        found.bad.append(f"{file}: {len(unknown):,} images have annotations and are not listed, such as id {next(iter(unknown))}")
+    pictures = []
+    for number, name in names.items():
+        one = rows.get(number, _Rows())
+        known = [place for place, category in enumerate(one.categories) if category in categories]
+        found.bad += [f"{file}: annotation {one.numbers[place]}: there is no category {one.categories[place]}"
+                      for place in sorted(set(range(len(one.categories))) - set(known))]
+        boxes = np.array(one.boxes).reshape(-1, 4)[known]
+        boxes = np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], 1)
+        pictures.append(Picture(images.find(name, file), boxes, [categories[one.categories[place]] for place in known],
+                                [f"annotation {one.numbers[place]}" for place in known], file))
+    return pictures
+
+
+def _check_categories(own: Mapping[int, str], categories: dict[int, str], file: Path) -> None:
+    for number, name in own.items():
+        if categories.setdefault(number, name) != name:
+            raise DataError(f"{file}: category {number} is {name!r}, and {categories[number]!r} in another split")
+
+
+def _add(value: Mapping[str, Any], rows: Mapping[Any, _Rows]) -> None:
+    box = value.get("bbox") or _around(value.get("segmentation"))
+    if box is None or len(box) != 4:
+        raise ValueError("has no bbox of four numbers: x, y, width, height")
+    numbers, category = [float(number) for number in box], int(value["category_id"])
+    one = rows[value["image_id"]]
+    one.boxes.extend(numbers)
+    one.categories.append(category)
+    one.numbers.append(int(value.get("id", len(one.numbers))))
+
+
+def _around(polygons: Any) -> list[float] | None:
+    """x, y, width and height of polygons; None where there are none."""
+    if not isinstance(polygons, list) or not polygons:
+        return None
+    points = np.concatenate([np.asarray(one, np.float64).reshape(-1, 2) for one in polygons])
+    low, high = points.min(0), points.max(0)
+    return [*low.tolist(), *(high - low).tolist()]
+
+
+def _shown(value: Mapping[str, Any]) -> str:
+    return f"id {value['id']}" if "id" in value else str(dict(value))[:60]

@@ -1,0 +1,87 @@
+"""Pictures with boxes of any form as splits of a data set, nothing divided yet.
+
+Raw examples are {"image": scalar string, "boxes": [most, 4] float32 in pixels of the upright picture, "classes": [most] int32, -1 where
+there is no further box}; `most` is the largest number of boxes that a picture of the data has, so that every batch has one shape.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from pipelines.base.errors import DataError
+from pipelines.data.files import FileSource
+from pipelines.data.names import groups_in_names
+from pipelines.data.opened import Opened, check_skipped
+from pipelines.data.tables import class_names
+from pipelines.stores.copies import local
+from vision.data.boxes import readers
+from vision.data.boxes.pictures import Annotated, Picture, copies, sound
+from vision.data.splits import file_header
+from vision.settings import BoxData
+
+BOXES, CLASSES = "boxes", "classes"  # entries of an example
+NONE = -1  # the class of a box that is not there
+
+
+def open_boxes(data: BoxData) -> Opened[FileSource]:
+    """Raises DataError that names file and line of the first bad box, or with data.on_bad_example: skip leaves those boxes out, and the
+    pictures that cannot be found."""
+    root = local(data.path or "", folder=True)
+    found = readers.read(data, root)
+    everything = {id(picture): picture for part in found.splits.values() for picture in part}
+    lost, total = _clean(list(everything.values()), found)
+    if found.bad and data.on_bad_example == "stop":
+        more = f" (and {len(found.bad) - 1:,} more)" if len(found.bad) > 1 else ""
+        raise DataError(f"{found.bad[0]}{more}. Repair it, or leave such boxes out with data.on_bad_example: skip; `quartet check` lists "
+                        "all of them")
+    check_skipped(found.bad, max(total, 1), data, str(root))
+    if lost:
+        found.notes.append(f"Boxes left out: {lost:,} of {total:,}, such as {found.bad[0]}.")
+    classes = found.classes or class_names([label for picture in everything.values() for label in picture.labels])
+    splits = {name: [picture for picture in part if picture.file.is_file()] for name, part in found.splits.items()}
+    most = max((len(picture.boxes) for picture in everything.values()), default=0)
+    twice = sum(copies(picture.boxes, picture.labels) for picture in everything.values())
+    if twice:
+        found.notes.append(f"{twice:,} boxes are there twice in their picture.")
+
+    def load(split: str) -> FileSource:
+        return _source(splits[split], root, classes, max(most, 1), data)
+
+    return Opened(str(root), sorted(splits), load, classes, found.notes, found.bad)
+
+
+def _clean(pictures: list[Picture], found: Annotated) -> tuple[int, int]:
+    """Leaves in each picture the boxes that are sound; (how many were not, how many there were)."""
+    lost = total = 0
+    with ThreadPoolExecutor(8) as threads:
+        headers = list(threads.map(file_header, [str(picture.file) for picture in pictures]))
+    for picture, header in zip(pictures, headers):
+        total += len(picture.boxes)
+        if header is None:  # whoever decodes it says why
+            if not picture.file.is_file():
+                found.bad.append(f"{picture.origin}: there is no picture {picture.file}")
+            picture.boxes, picture.labels, picture.relative = picture.boxes[:0], [], False
+            continue
+        boxes, kept, reasons = sound(picture, header[:2])
+        found.bad += reasons
+        lost += len(reasons)
+        picture.boxes, picture.relative = boxes, False
+        picture.labels = [label for label, good in zip(picture.labels, kept) if good]
+    return lost, total
+
+
+def _source(pictures: Sequence[Picture], root: Path, classes: list[str], most: int, data: BoxData) -> FileSource:
+    numbers = {name: number for number, name in enumerate(classes)}
+    boxes, labels = np.zeros((len(pictures), most, 4), np.float32), np.full((len(pictures), most), NONE, np.int32)
+    for place, picture in enumerate(pictures):
+        boxes[place, :len(picture.boxes)] = picture.boxes
+        labels[place, :len(picture.labels)] = [numbers[label] for label in picture.labels]
+    folder = root if root.is_dir() else root.parent
+    source = FileSource([picture.file for picture in pictures], key="image", root=folder, fields={BOXES: boxes, CLASSES: labels})
+    if data.group_by == "folder":
+        source.groups = np.array([picture.file.parent.name for picture in pictures])
+    elif data.group_by == "name":
+        source.groups = np.array(groups_in_names([source.relative(number) for number in range(len(source))], data.group_pattern or ""))
+    return source

@@ -1,0 +1,92 @@
+"""Boxes of pictures as annotations say them, and what of them can be learned from. Imports no TensorFlow.
+
+A box is left, top, right and bottom in pixels of the upright picture, from its upper left corner: the first pixel reaches from 0 to 1.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+LEAST_INSIDE = 0.5  # share of a box that lies in its picture; of a smaller one the annotation is wrong
+
+
+@dataclass
+class Picture:
+    """One picture.
+
+    Attributes:
+        file: the image.
+        boxes: [n, 4] float32, in pixels, or with `relative` in shares of the picture's width and height.
+        labels: n names.
+        places: where each box stands in `origin`: "object 3", "line 7".
+        origin: the file of the annotations.
+    """
+
+    file: Path
+    boxes: np.ndarray
+    labels: list[str]
+    places: list[str]
+    origin: Path
+    relative: bool = False
+
+    def __post_init__(self) -> None:
+        self.boxes = np.asarray(self.boxes, np.float32).reshape(-1, 4)
+
+
+@dataclass
+class Annotated:
+    """What a reader found.
+
+    Attributes:
+        splits: the data's own, by name; a single one where they come in one piece.
+        classes: names in a stated order; empty: by name.
+        notes: what was decided, for the report.
+        bad: what could not be read, each with file and place.
+    """
+
+    splits: dict[str, list[Picture]]
+    classes: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    bad: list[str] = field(default_factory=list)
+
+
+def sound(picture: Picture, size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """(boxes in pixels, cut at the border, [m, 4] float32; which were kept, [n] bool; a reason for each other one).
+
+    A box is left out where a number of it is none, a side is not longer than 0, or less than half of it lies in the picture.
+
+    Args:
+        size: height and width of the upright picture.
+    """
+    height, width = size
+    scale = np.array([width, height, width, height], np.float32) if picture.relative else np.ones(4, np.float32)
+    boxes = picture.boxes * scale
+    cut = np.clip(boxes, 0, np.array([width, height, width, height], np.float32))
+    with np.errstate(invalid="ignore"):
+        sides, left = boxes[:, 2:] - boxes[:, :2], cut[:, 2:] - cut[:, :2]
+        finite = np.isfinite(boxes).all(1)
+        flipped, empty = finite & (sides < 0).any(1), finite & (sides == 0).any(1)
+        outside = finite & ~flipped & ~empty & (left.prod(1) < LEAST_INSIDE * sides.prod(1))
+    why = {"a number of it is NaN or infinite": ~finite, "flipped: its right or lower side lies before the other": flipped,
+           "empty: a side of it has no length": empty, f"outside of the picture of {width} x {height} px": outside}
+    bad = ~finite | flipped | empty | outside
+    reasons = [f"{picture.origin}: {picture.places[number]} ({picture.labels[number]} at {written(boxes[number])}): "
+               + next(text for text, where in why.items() if where[number]) for number in np.flatnonzero(bad)]
+    return cut[~bad], ~bad, reasons
+
+
+def written(box: Iterable[float]) -> str:
+    """A box in words."""
+    return "[" + ", ".join(f"{value:g}" for value in box) + "]"
+
+
+def copies(boxes: np.ndarray, labels: Sequence[str]) -> int:
+    """How many boxes are there more than once with the same label."""
+    return len(boxes) - len({(*box, label) for box, label in zip(boxes.tolist(), labels)})
+
+
+def by_stem(files: Iterable[Path]) -> Mapping[str, Path]:
+    """Files by their names without ending."""
+    return {file.stem: file for file in files}

@@ -1,0 +1,19 @@
+"""The readers of boxes by the name of their form."""
+
+from pathlib import Path
+
+from pipelines.base.errors import DataError
+from vision.data.boxes import coco, table, voc, yolo
+from vision.data.boxes.pictures import Annotated
+from vision.settings import BoxData
+
+
+def read(data: BoxData, root: Path) -> Annotated:
+    """What lies at data.path. Raises DataError with file, line and remedy."""
+    if not root.exists():
+        raise DataError(f"{root} does not exist (data.path)")
+    if data.source == "table":
+        return table.read(root, data)
+    if data.source == "voc" and not root.is_dir():
+        raise DataError(f"{root}: source: voc takes the folder of the XML files and pictures")
+    return {"voc": voc.read, "coco": coco.read, "yolo": yolo.read}[data.source](root)

@@ -1,0 +1,102 @@
+"""Anchor-free one-stage detectors: features of an eighth, a sixteenth and a thirty-second of the picture's sides, a pyramid over them (Lin
+et al. 2017, arXiv:1612.03144), and two towers, of classes and of boxes, whose convolutions all levels share (Tian et al. 2019,
+arXiv:1904.01355); norms and last layers are each level's own (Tan et al. 2020, arXiv:1911.09070).
+
+A detector takes [batch, height, width, channels] float32 images, 0..255, and gives [batch, places, 4 + classes] float32: of each place, the
+middles of the cells of all levels, finest first and row by row, four numbers of which vision.outputs.boxes makes distances to the sides of
+a box, and the logits of the classes.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from pipelines.base.errors import ConfigError
+from pipelines.training.batch_norm import FusedBatchNormalization
+from vision.models.layers import pixels
+from vision.models.pretrained import stages
+from vision.settings import Detector, PretrainedDetector, SmallDetector
+
+STRIDES = (8, 16, 32)  # pixels between neighbouring places of each level
+RARE = 0.01  # probability of each class at a place before anything is learned (Lin et al. 2017, arXiv:1708.02002)
+FIRST = 2.0  # the distance to each side at first, about, in strides
+
+
+def small(settings: SmallDetector, *, image_size: tuple[int, int], channels: int, classes: int, mean: Sequence[float],
+          std: Sequence[float]) -> keras.Model:
+    """A network from scratch."""
+    check_size(image_size)
+    images, x = pixels(image_size, channels, mean, std)
+    levels = []
+    for stage, width in enumerate(settings.widths, 1):
+        x = _unit(x, width, stride=2, name=f"stage{stage}_down")
+        x = keras.layers.Add(name=f"stage{stage}_add")([x, _unit(x, width, name=f"stage{stage}_conv")]) if stage > 1 else x
+        levels.append(x)
+    features = keras.Model(images, levels[-3:], name="features")
+    return _detector(features, settings, classes, "small")
+
+
+def pretrained(settings: PretrainedDetector, *, image_size: tuple[int, int], channels: int, classes: int,
+               facts: dict[str, Any]) -> keras.Model:
+    """An encoder of KerasHub. Raises ConfigError where it has no stages of these sizes."""
+    check_size(image_size)
+    features = stages(settings, image_size=image_size, channels=channels, facts=facts, levels=("P3", "P4", "P5"))
+    return _detector(features, settings, classes, "pretrained")
+
+
+def check_size(image_size: tuple[int, int]) -> None:
+    """Raises ConfigError where the coarsest stride does not divide both sides."""
+    if any(edge % STRIDES[-1] for edge in image_size):
+        height, width = (STRIDES[-1] * max(1, round(edge / STRIDES[-1])) for edge in image_size)
+        raise ConfigError(f"data.image_size: a detector needs sides that {STRIDES[-1]} divides, and they are {image_size[0]} x "
+                          f"{image_size[1]} px; set [{height}, {width}]")
+
+
+def _detector(features: keras.Model, settings: Detector, classes: int, name: str) -> keras.Model:
+    inputs = [keras.Input(level.shape[1:], dtype=level.dtype, name=f"level{number}") for number, level in enumerate(features.outputs)]
+    head = keras.Model(inputs, _towers(_pyramid(inputs, settings.width), settings, classes), name="head")
+    return keras.Model(features.inputs[0], head(features(features.inputs[0])), name=name)
+
+
+def _pyramid(levels: list[keras.KerasTensor], width: int) -> list[keras.KerasTensor]:
+    """Each level with what the coarser ones know."""
+    found: list[keras.KerasTensor] = []
+    for number in reversed(range(len(levels))):
+        x = _unit(levels[number], width, size=1, name=f"lateral{number}")
+        if found:
+            above = keras.layers.UpSampling2D(2, interpolation="nearest", name=f"above{number}")(found[0])
+            x = keras.layers.Add(name=f"pyramid{number}_add")([x, above])
+        found.insert(0, _unit(x, width, name=f"pyramid{number}") if number < len(levels) - 1 else x)
+    return found
+
+
+def _towers(levels: list[keras.KerasTensor], settings: Detector, classes: int) -> keras.KerasTensor:
+    layers, outputs = keras.layers, []
+    shared = {tower: [_convolution(settings.width, name=f"{tower}{number}") for number in range(settings.depth)]
+              for tower in ("classes", "boxes")}
+    for level, features in enumerate(levels):
+        seen = {}
+        for tower, convolutions in shared.items():
+            seen[tower] = features
+            for number, convolution in enumerate(convolutions):
+                seen[tower] = _active(convolution(seen[tower]), f"{tower}{number}_level{level}")
+        boxes = layers.Conv2D(4, 1, bias_initializer=keras.initializers.Constant(FIRST), dtype="float32", name=f"boxes_level{level}")
+        logits = layers.Conv2D(classes, 1, bias_initializer=keras.initializers.Constant(-math.log((1 - RARE) / RARE)),
+                               kernel_initializer=keras.initializers.RandomNormal(0.0, 0.01), dtype="float32", name=f"logits_level{level}")
+        both = layers.Concatenate(dtype="float32", name=f"both_level{level}")([boxes(seen["boxes"]), logits(seen["classes"])])
+        outputs.append(layers.Reshape((-1, 4 + classes), dtype="float32", name=f"places_level{level}")(both))
+    return layers.Concatenate(axis=1, dtype="float32", name="places")(outputs)
+
+
+def _convolution(width: int, size: int = 3, stride: int = 1, *, name: str) -> keras.layers.Layer:
+    return keras.layers.Conv2D(width, size, stride, padding="same", use_bias=False, kernel_initializer="he_normal", name=name)
+
+
+def _active(x: keras.KerasTensor, name: str) -> keras.KerasTensor:
+    return keras.layers.ReLU(name=f"{name}_relu")(FusedBatchNormalization(momentum=0.97, epsilon=1e-3, name=f"{name}_norm")(x))
+
+
+def _unit(x: keras.KerasTensor, width: int, size: int = 3, stride: int = 1, *, name: str) -> keras.KerasTensor:
+    return _active(_convolution(width, size, stride, name=name)(x), name)
