@@ -72,8 +72,9 @@ class Texts(Input):
 
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
         """One text as {"tokens": [length] int32, "length"}, with all else that is stored of it."""
-        if self.offsets:
-            return {**{name: value[0] for name, value in self._cut({"text": raw["text"][None]}).items()}, **_others(raw)}
+        if self.offsets or "text_pair" in raw:
+            texts = {name: raw[name][None] for name in self.raw_spec()}
+            return {**{name: value[0] for name, value in self._cut(texts).items()}, **_others(raw)}
         ids = self.tokenizer.ids(raw["text"][None]).flat_values
         return {"tokens": ids, "length": tf.size(ids), **_others(raw)}
 
@@ -128,8 +129,8 @@ class Texts(Input):
 
 
 def _others(raw: Tensors) -> Tensors:
-    """What is stored beside the text."""
-    return {name: value for name, value in raw.items() if name != "text"}
+    """What is stored beside the text, or the two texts of a pair."""
+    return {name: value for name, value in raw.items() if name not in ("text", "text_pair")}
 
 
 class TextRequests(Requests):
