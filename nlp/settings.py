@@ -421,7 +421,7 @@ class TextRegression(TextExperiment):
 
 @register_task("nlp.tasks.pairs:PairClassification")
 class PairsClassification(TextClassification):
-    """One class per pair of texts, such as duplicate or not, or entailment; or several, or none."""
+    """One class per pair of texts, such as duplicate or not, or entailment, or none."""
 
     task: Literal["nlp.pair_classification"]  # type: ignore[assignment]
     data: Annotated[PairData, PAIR_SOURCES]
