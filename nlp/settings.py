@@ -261,6 +261,16 @@ class PairData(TextData):
         return found
 
 
+class PairNumberLoss(NumberLoss):
+    """The distance of an answer to the truth, in the learned scale, where train has deviation 1; the mean over an example's numbers. With
+    `order` also how the answers to different pairs are ordered."""
+
+    order: float = setting(
+        0.0, "weight of CoSENT (Su 2022) beside it: log(1 + the sum of exp(order_scale (b - a))) over all answers a and b of a micro-batch "
+        "of which a should be higher", ge=0.0)
+    order_scale: float = setting(5.0, "order: what differences are multiplied by, in the learned scale", gt=0.0)
+
+
 class PairEncoder(PretrainedModel):
     """An encoder of KerasHub for pairs; needs the extra `pretrained`."""
 
@@ -439,6 +449,12 @@ class PairsRegression(TextRegression):
     task: Literal["nlp.pair_regression"]  # type: ignore[assignment]
     data: Annotated[PairData, PAIR_SOURCES]
     model: Annotated[Any, PAIR_MODELS]
+    loss: PairNumberLoss = setting(PairNumberLoss, "the loss")
+
+    def problems(self) -> list[tuple[str, str]]:
+        ordered = [("loss.order", "is for answers, and quantiles are three of each; leave it out")] if (
+            self.loss.order and self.loss.name == "quantiles") else []
+        return [*super().problems(), *ordered]
 
 
 def text_keys(data: TextData) -> list[Column]:

@@ -22,7 +22,7 @@ from pipelines.fitting.folds import fitting_part
 from pipelines.outputs import label_metrics
 from pipelines.serving.output import WARNING
 from pipelines.task import intervals
-from pipelines.task.contract import Features, Requests, Signature
+from pipelines.task.contract import Features, Learning, Requests, Signature
 from pipelines.task.form import Field
 from pipelines.task.input import alone
 from pipelines.task.results import Baseline, Judgement
@@ -145,6 +145,21 @@ class PairNumbers(TextNumbers):
     """Numbers of pairs, of which their order matters most."""
 
     watch = ("spearman", "max")
+    experiment: PairsRegression
+
+    @property
+    def learning(self) -> Learning:  # type: ignore[override]
+        if not self.experiment.loss.order:
+            return super().learning
+        return Learning(mixes="The order of the answers (loss.order)", masked=True, distance=True)
+
+    def loss(self, outputs: tf.Tensor, targets: tf.Tensor, training: bool, mask: tf.Tensor | None = None) -> tf.Tensor:
+        """As `Numbers.loss`; with a mask, which steps of training give, the order of the micro-batch is in the loss of each pair."""
+        each, settings = super().loss(outputs, targets, training), self.experiment.loss
+        if mask is None or not settings.order:
+            return each
+        truth, there = self._truth(targets)
+        return each + settings.order * out_of_order(settings.order_scale * tf.cast(outputs, tf.float32), truth, there * mask[:, None])
 
     def judge(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], source: Source) -> Judgement:
         """The report leads with the watched metric."""
@@ -159,6 +174,19 @@ class PairNumbers(TextNumbers):
 
     def baseline(self, train: Source, features: Features) -> Baseline | None:
         return None if isinstance(self.experiment.model, PairLinear) else pair_baseline.fit_numbers(train, self)
+
+
+def out_of_order(answers: tf.Tensor, truth: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
+    """log(1 + the sum of exp(answer b - answer a)) over all a and b of which a is truly higher: CoSENT (Su 2022, kexue.fm/archives/8847).
+    The mean over the columns, a float32 scalar.
+
+    Args:
+        answers, truth, counts: [batch, columns] float32; where `counts` is 0 there is nothing to order.
+    """
+    apart, higher = answers[None] - answers[:, None], truth[:, None] > truth[None]
+    counted = higher & (counts[:, None] * counts[None] > 0)  # [a, b, columns]
+    terms = tf.reshape(tf.where(counted, apart, -1e9), [-1, answers.shape[-1]])
+    return tf.reduce_mean(tf.reduce_logsumexp(tf.pad(terms, [[1, 0], [0, 0]]), 0))
 
 
 class PairTask(TextTask):

@@ -12,10 +12,11 @@ from nlp import tokens
 from nlp.data.requests import pair_example, read_texts
 from nlp.models import pair_overlap
 from nlp.settings import Hashed, PairData
-from nlp.tasks.pairs import PairClassification, PairRegression
+from nlp.tasks.pairs import PairClassification, PairRegression, out_of_order
 from nlp.tokens.pairs import after, beside
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.config.load import from_dict
+from pipelines.training.totals import losses
 from tests import numbers_made
 from tests.encoders import tiny
 
@@ -29,9 +30,8 @@ SECOND = tf.ragged.constant([[8, 7, 9], [8, 6, 6, 9], [8, 11, 12, 13, 14, 15, 16
 def made(folder, task="pair_classification", **given):
     numbers_made.pairs(folder)
     data = {"source": "table", "path": str(folder / "pairs.csv"), "label_key": "label" if "class" in task else "score", "validation": 0.2,
-            "test": 0.2}
-    return from_dict({"task": f"nlp.{task}", "data": {**data, **given.pop("data", {})}, "model": {"name": "linear"}, **given},
-                     check_paths=False)
+            "test": 0.2, **given.pop("data", {})}
+    return from_dict({"task": f"nlp.{task}", "data": data, "model": {"name": "linear"}, **given}, check_paths=False)
 
 
 def test_two_texts_stand_beside_one_another():
@@ -127,6 +127,27 @@ def test_a_linear_model_of_overlap_learns_what_is_shared(tmp_path, task):
         assert np.corrcoef(outputs[:, 0], targets["target"][:, 0])[0, 1] > 0.8
     other = one.output.baseline(splits.train, None)
     assert other is None  # the model is the baseline
+
+
+def test_the_order_of_answers_is_that_of_the_pairs_that_count():
+    draw = np.random.default_rng(0)
+    answers, truth = draw.normal(size=(6, 1)).astype(np.float32), np.array([[0.0], [1], [1], [3], [2], [9]], np.float32)
+    wanted = np.log1p(sum(np.exp(answers[b, 0] - answers[a, 0]) for a in range(5) for b in range(5) if truth[a, 0] > truth[b, 0]))
+    counts = np.array([[1.0]] * 5 + [[0.0]], np.float32)  # the last pads the batch
+    assert out_of_order(*map(tf.constant, (answers, truth, counts))).numpy() == pytest.approx(wanted, rel=1e-5)
+    assert out_of_order(*map(tf.constant, (answers, truth, 0 * counts))).numpy() == 0.0
+
+
+def test_padding_does_not_change_a_loss_that_orders(tmp_path):
+    facts = PairRegression(made(tmp_path, "pair_regression")).splits().facts
+    one = PairRegression(made(tmp_path, "pair_regression", model={"name": "bi_encoder", "preset": "x"}, loss={"order": 1.0}), facts)
+    outputs, targets = tf.constant([[0.5], [0.2], [7.0]]), tf.constant([[5.0], [2.0], [0.0]])
+    whole = losses(one.output, outputs, targets, True, tf.constant([1.0, 1.0, 0.0]))[0].numpy()
+    alone = losses(one.output, outputs[:2], targets[:2], True, tf.constant([1.0, 1.0]))[0].numpy()
+    np.testing.assert_allclose(whole[:2], alone, rtol=1e-6)
+    plain = one.output.loss(outputs, targets, True).numpy()
+    assert (whole[:2] > plain[:2]).all() and one.output.learning.mixes
+    np.testing.assert_allclose(losses(one.output, outputs, targets, False)[0], plain)
 
 
 @extra
