@@ -16,6 +16,11 @@ from nlp.tasks.pairs import PairClassification, PairRegression, out_of_order
 from nlp.tokens.pairs import after, beside
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.config.load import from_dict
+from pipelines.machine import devices
+from pipelines.runs.folder import RunFolder
+from pipelines.serving import embed
+from pipelines.serving.load import LoadedRun
+from pipelines.serving.predict import Predictor
 from pipelines.training.totals import losses
 from tests import numbers_made
 from tests.encoders import tiny
@@ -164,6 +169,22 @@ def test_a_bi_encoder_compares_the_vectors_of_both_texts(tmp_path):
     assert not [layer for layer in model.get_layer("head").layers if "dropout" in layer.name]
     vectors = _encoded(tmp_path, {"name": "bi_encoder", "limit": 16, "compare": "vectors"}, "pair_regression").model()
     assert vectors.get_layer("features").output_shape[-1] == 4 * 16
+
+
+@extra
+@pytest.mark.slow
+def test_the_encoder_of_a_bi_encoder_makes_vectors_of_single_texts(tmp_path):
+    """Their cosine is what the run compares pairs by."""
+    tiny.bert(tmp_path / "bert")
+    one = _encoded(tmp_path, {"name": "bi_encoder", "limit": 16}, "pair_regression")
+    model = one.model()
+    machine = devices.prepare(one.experiment.train.model_copy(update={"devices": 1}), precision="float32")
+    run = embed.one_by_one(LoadedRun(one, model, one.experiment, RunFolder(tmp_path), machine, "float32", "pairs"))
+    texts = ["the room please", "cancel the taxi"]
+    first, second = (answer.values["vector"] for answer in Predictor(run, answer=embed.vectors).predict(texts))
+    cosine = model.get_layer("features")(one.input.receive({"text": tf.constant(texts[:1]), "text_pair": tf.constant(texts[1:])})["tokens"])
+    assert float(first @ second / np.linalg.norm(first) / np.linalg.norm(second)) == pytest.approx(cosine.numpy().item(), abs=1e-5)
+    assert len({*first.tolist()}) > 1 and embed.one_by_one(run) is run
 
 
 @extra
