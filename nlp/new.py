@@ -80,7 +80,7 @@ def _pairs(seen: Seen, path: Path, asked: Asked, *, numbers: bool) -> Draft:
     english = are_english(seen.sample) and seen.texts <= _GAINING
     reason = "since it knows words that mean the same" if english else ""
     proposal = propose(asked, "nlp", reason=reason, gain="pairs are told apart by what they mean, and not by shared words alone")
-    still = by_examples(seen.texts).name == "frozen"
+    still, tuned_as = by_examples(seen.texts).name == "frozen", "bi_encoder" if numbers else "cross_encoder"
 
     def body(model: list[Entry], train: list[str]) -> str:
         task = f"task: nlp.pair_{'regression' if numbers else 'classification'}"
@@ -99,12 +99,12 @@ def _pairs(seen: Seen, path: Path, asked: Asked, *, numbers: bool) -> Draft:
         found = [] if asked.wants_encoder else [Way("tf-idf overlap", linear)]
         for preset in choices(asked, "nlp"):
             tuned = None if still or seen.texts > _GAINING else Way(f"{preset.name}, all of it trained",
-                                                                    encoded(preset, "cross_encoder", "whole"), noted(preset))
+                                                                    encoded(preset, tuned_as, "whole"), noted(preset))
             found.append(Way(f"{preset.name}, frozen", encoded(preset, "bi_encoder", "frozen"), noted(preset), tuned))
         return found
 
     proposed = linear if proposal.preset is None else (
-        encoded(proposal.preset, "bi_encoder", "frozen") if still else encoded(proposal.preset, "cross_encoder", "whole"))
+        encoded(proposal.preset, "bi_encoder", "frozen") if still else encoded(proposal.preset, tuned_as, "whole"))
     if numbers:
         known = sorted(number for value in seen.counts if (number := number_of(value)) is not None)
         title = f"Pairs of texts of {path.name}: a number from {known[0]:g} to {known[-1]:g}."
