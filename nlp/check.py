@@ -214,8 +214,9 @@ def _half_of_a_pair(data: TextData) -> list[Finding]:
     pair = pair_in({name: facts_of([row[place] for row in rows]) for place, name in enumerate(names)})
     if pair is None or keys[0] not in pair:
         return []
-    return [Finding("warning", f"{file}: columns {pair[0]} and {pair[1]} are pairs of texts, and {keys[0]} alone is read: questions about "
-                    f"pairs are not there yet; data.text_key: [{pair[0]}, {pair[1]}] reads both as one text")]
+    return [Finding("warning", f"{file}: columns {pair[0]} and {pair[1]} are pairs of texts, and {keys[0]} alone is read: "
+                    f"by data.text_key: [{pair[0]}, {pair[1]}] nlp.pair_classification and nlp.pair_regression read both, and "
+                    "nlp.classification as one text")]
 
 
 def _markup(examined: dict[str, Examined], html: bool) -> list[Finding]:

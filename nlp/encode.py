@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from nlp.settings import Pretrained, TextClassification
+from nlp.settings import BiEncoder, Pretrained, TextClassification
 from nlp.tasks.classification import Classification
 
 
@@ -16,6 +16,19 @@ def task(preset: str, limit: int = 256) -> Classification:
     experiment = TextClassification.model_validate(
         {"task": "nlp.classification", "data": {"source": "quick"}, "model": {"name": "pretrained", "preset": preset, "limit": most}})
     return Classification(experiment, {**facts, "classes": ["0", "1"], "class_counts": [1, 1]})
+
+
+def one_by_one(run: Any) -> Classification | None:
+    """For a task whose encoder makes a vector of each text of a pair, a task on texts with that encoder, without its weights, as its
+    `features`; None for any other task."""
+    model, facts = run.experiment.model, run.facts
+    if not isinstance(model, BiEncoder):
+        return None
+    same = {name: getattr(model, name) for name in ("preset", "limit", "html", "pool")}
+    experiment = TextClassification.model_validate({
+        "task": "nlp.classification", "data": {"source": "quick"}, "model": {"name": "pretrained", "weights": None, **same}})
+    kept = {name: facts[name] for name in ("encoder", "backbone", "tokenizer", "pool")}
+    return Classification(experiment, {**kept, "classes": ["0", "1"], "class_counts": [1, 1]})
 
 
 def settings(preset: str, limit: int = 128) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from pipelines.encoders.finetune import FROZEN_BELOW, Frozen, by_examples
 from pipelines.encoders.presets import Preset
 from pipelines.encoders.proposal import FOLDS_CHOOSE, choices, noted, propose
 
-TASKS = ("classification", "regression")
+TASKS = ("classification", "regression", "pair_classification", "pair_regression")
 _UNEVEN = 5.0  # largest class over smallest from which a comment says how to weigh classes
 _FEWEST = 10  # texts without which there is nothing to divide
 _NEIGHBOURS = {2: "pairs", 3: "up to triples"}
@@ -42,12 +42,17 @@ _NOTHING_TO_CHOOSE = "none: a tenth of so few texts chooses nothing; all are lea
 def draft(path: Path, asked: Asked) -> Draft:
     """Looks at a table or folder of texts. Raises DataError for what it does not understand."""
     seen = look(path, asked)
+    asked.task = asked.task and asked.task.removeprefix("pair_")  # what is asked of pairs is asked of texts, too
     path = seen.path or path
     if seen.texts < _FEWEST:
         raise DataError(f"{path}: {seen.texts} texts are too few to train on and to judge by; give {_FEWEST} or more")
+    if seen.pairs and _many(seen):
+        raise DataError(f"{path}: column {seen.label} has several labels a pair; name one with a class of each, or a number, with --label")
     if not _many(seen):
         asks = question(seen.counts, path, asked, "a text", seen.label)
         seen.notes += reading(seen.counts, asks, seen.label)
+        if seen.pairs:
+            return _pairs(seen, path, asked, numbers=asks == "numbers")
         if asks == "numbers":
             return _numbers(seen, path)
     proposal = propose(asked, "nlp", reason=_reason(seen), gain="short texts are told apart by what they mean")
@@ -68,6 +73,47 @@ def _numbers(seen: Seen, path: Path) -> Draft:
     body = "\n".join(["task: nlp.regression", section("data", _data(seen, path, none="")), section("tokens", _tokens(one, _grams(one))),
                       section("model", [("name", "linear", "ridge regression, fitted at once; or bag, pretrained, cnn, lstm")])])
     return Draft(f"Texts of {path.name}: a number from {numbers[0]:g} to {numbers[-1]:g}.", found, body)
+
+
+def _pairs(seen: Seen, path: Path, asked: Asked, *, numbers: bool) -> Draft:
+    """What is said of two texts: by an encoder, or by what they have in common."""
+    english = are_english(seen.sample) and seen.texts <= _GAINING
+    reason = "since it knows words that mean the same" if english else ""
+    proposal = propose(asked, "nlp", reason=reason, gain="pairs are told apart by what they mean, and not by shared words alone")
+    still, tuned_as = by_examples(seen.texts).name == "frozen", "bi_encoder" if numbers else "cross_encoder"
+
+    def body(model: list[Entry], train: list[str]) -> str:
+        task = f"task: nlp.pair_{'regression' if numbers else 'classification'}"
+        return "\n".join([task, section("data", _data(seen, path, none="")), section("model", model), *train])
+
+    def encoded(preset: Preset, name: str, way: str) -> str:
+        other = "cross_encoder, which reads both texts at once" if name == "bi_encoder" else "bi_encoder, whose vectors can be searched"
+        return body([("name", name, f"or {other}; or linear"), ("preset", preset.handle, "quartet encoders lists others"),
+                     ("limit", _pieces(seen, _TOKENS), "tokens that are used"),
+                     ("finetune", {"name": way}, "all of it trains" if way == "whole" else "the last layer is fitted at once")],
+                    [_steps()] if way == "whole" else [])
+
+    linear = body([("name", "linear", "what both texts have in common; or bi_encoder, cross_encoder: with a pretrained encoder")], [])
+
+    def ways() -> list[Way]:
+        found = [] if asked.wants_encoder else [Way("tf-idf overlap", linear)]
+        for preset in choices(asked, "nlp"):
+            tuned = None if still or seen.texts > _GAINING else Way(f"{preset.name}, all of it trained",
+                                                                    encoded(preset, tuned_as, "whole"), noted(preset))
+            found.append(Way(f"{preset.name}, frozen", encoded(preset, "bi_encoder", "frozen"), noted(preset), tuned))
+        return found
+
+    proposed = linear if proposal.preset is None else (
+        encoded(proposal.preset, "bi_encoder", "frozen") if still else encoded(proposal.preset, tuned_as, "whole"))
+    if numbers:
+        known = sorted(number for value in seen.counts if (number := number_of(value)) is not None)
+        title = f"Pairs of texts of {path.name}: a number from {known[0]:g} to {known[-1]:g}."
+    else:
+        title = f"Pairs of texts of {path.name}: {len(seen.counts)} classes."
+    columns = " and ".join(map(str, seen.settings["text_key"]))
+    found = f"Found: {seen.texts:,} training pairs, in columns {columns}, of {seen.words[0]:,} words (median of both together)."
+    return Draft(title, (found, *seen.notes), proposed, "a linear model of the tf-idf overlap of both texts, fitted in the run",
+                 proposal.notes, ways)
 
 
 def _many(seen: Seen) -> bool:
@@ -184,8 +230,7 @@ def _stands_still(seen: Seen) -> bool:
 
 def _encoded(preset: Preset, seen: Seen, still: bool) -> list[str]:
     """The section model of an encoder that trains as the number of texts suggests, and train where it takes epochs."""
-    most = _LONG_TOKENS if _long(seen) else _TOKENS
-    limit = 8 * -(-min(most, max(16, 3 * seen.words[1] // 2 + 2)) // 8)  # of its own tokens, which are parts of words
+    limit = _pieces(seen, _LONG_TOKENS if _long(seen) else _TOKENS)
     way = Frozen(name="frozen") if still else by_examples(max(seen.texts, FROZEN_BELOW))
     sections = [section("model", [
         ("name", "pretrained", "or bag, which needs no encoder and is served faster"),
@@ -193,12 +238,20 @@ def _encoded(preset: Preset, seen: Seen, still: bool) -> list[str]:
         ("limit", limit, "tokens of a text that are used"),
         ("finetune", {"name": way.name}, "the last layer is fitted at once; whole: all of it trains" if way.name == "frozen" else
          "all of it trains; frozen is much faster, and less accurate")])]
-    if way.name == "whole":
-        sections.append(section("train", [
-            ("epochs", 3, ""), ("batch_size", 32, "examples per update, over all devices"),
-            ("optimizer", {"name": "adamw", "weight_decay": 0.01}, ""),
-            ("learning_rate", {"schedule": "linear", "warmup": 0.1}, "its shape; finetune.learning_rate has the peak")]))
-    return sections
+    return [*sections, _steps()] if way.name == "whole" else sections
+
+
+def _pieces(seen: Seen, most: int) -> int:
+    """Tokens of an encoder that are read, which are parts of words."""
+    return 8 * -(-min(most, max(16, 3 * seen.words[1] // 2 + 2)) // 8)
+
+
+def _steps() -> str:
+    """The section train of an encoder all of which trains."""
+    return section("train", [
+        ("epochs", 3, ""), ("batch_size", 32, "examples per update, over all devices"),
+        ("optimizer", {"name": "adamw", "weight_decay": 0.01}, ""),
+        ("learning_rate", {"schedule": "linear", "warmup": 0.1}, "its shape; finetune.learning_rate has the peak")])
 
 
 def _rows(seen: Seen, most_words: int, characters: tuple[int, int] | None) -> tuple[int, int]:

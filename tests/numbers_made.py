@@ -30,6 +30,19 @@ def texts(folder: Path, count: int = 240) -> list[str]:
     return ["data.source=table", f"data.path={folder / 'texts.csv'}"]
 
 
+def pairs(folder: Path, count: int = 240) -> list[str]:
+    """A table of pairs of offers, with how much of the two is the same, and whether the thing is."""
+    draw = np.random.default_rng(0)
+    lines = ["sentence1,sentence2,score,label"]
+    for _ in range(count):
+        (thing, other), (kind, another) = (draw.choice(list(names), 2) for names in (THINGS, KINDS))
+        same, alike = draw.random(2) < 0.5
+        second = f"the {kind if alike else another} {thing if same else other} for sale"
+        lines.append(f"a {kind} {thing},{second},{3 * same + 2 * alike},{'same' if same else 'other'}")
+    (folder / "pairs.csv").write_text("\n".join(lines) + "\n")
+    return [f"data.path={folder / 'pairs.csv'}"]
+
+
 def tones(folder: Path, count: int = 120) -> list[str]:
     """A table of recordings of a tone at 8 kHz with its height in semitones above 200 Hz."""
     import soundfile

@@ -130,6 +130,17 @@ data: {source: table, path: '', label_key: [price, weight], validation: 0.2, tes
 model: {name: bag}
 train: {batch_size: 16}
 """
+PAIRS = """
+task: nlp.pair_classification
+data: {source: table, path: '', label_key: label, validation: 0.2, test: 0.2}
+model: {name: linear}
+"""
+PAIR_NUMBERS = """
+task: nlp.pair_regression
+data: {source: table, path: '', label_key: score, validation: 0.2, test: 0.2}
+model: {name: linear}
+"""
+TUNED = "limit: 24, finetune: {name: whole, learning_rate: 0.001}"
 SOUND_NUMBERS = """
 task: speech.regression
 data: {source: table, path: '', label_key: semitones, rate: 8000, seconds: 0.5, validation: 0.2, test: 0.2}
@@ -165,12 +176,17 @@ def boxed(folder: Path) -> list[str]:
     return [f"data.path={boxed_pictures.table(boxed_pictures.made(40), folder)}"]
 
 
+def two_texts(folder: Path, splits: Any) -> list[str]:
+    return ['{"sentence1": "a golden bed", "sentence2": "the bed?"}', "a table\tthe \U0001f600", "\ta chair"]
+
+
 def known_users(folder: Path, splits: Any) -> list[str]:
     return ["3", "17", "nobody"]
 
 
 # fitted at once, so that no step trains them: the first as the cheap baseline is
-FITTED = {"nlp.classification/linear", "nlp.regression/linear", "vision.classification/kernel", "vision.regression/kernel"}
+FITTED = {"nlp.classification/linear", "nlp.regression/linear", "nlp.pair_classification/linear", "nlp.pair_regression/linear",
+          "vision.classification/kernel", "vision.regression/kernel"}
 AT_ONCE = FITTED | {"recsys.retrieval/ease", "recsys.ranking/factors", "speech.commands/pretrained", "speech.transcription/pretrained",
                     "vision.classification/blend", "vision.classification/many", "vision.regression/pretrained"}
 CASES = {
@@ -185,6 +201,15 @@ CASES = {
                            data=numbers_made.texts),
     "nlp.regression/linear": Case(TEXT_NUMBERS, ("model={name: linear}",), lambda folder, splits: ["a golden bed", ""],
                                   data=numbers_made.texts),
+    "nlp.pair_classification": Case(
+        PAIRS, (f"model={{name: cross_encoder, preset: '', {TUNED}}}", "train.batch_size=16"), two_texts, tiny.bert, numbers_made.pairs),
+    "nlp.pair_classification/bi_encoder": Case(
+        PAIRS, (f"model={{name: bi_encoder, preset: '', {TUNED}}}", "train.batch_size=16"), two_texts, tiny.bert, numbers_made.pairs),
+    "nlp.pair_classification/linear": Case(PAIRS, (), two_texts, data=numbers_made.pairs),
+    "nlp.pair_regression": Case(
+        PAIR_NUMBERS, (f"model={{name: bi_encoder, preset: '', {TUNED}}}", "train.batch_size=16"), two_texts, tiny.bert,
+        numbers_made.pairs),
+    "nlp.pair_regression/linear": Case(PAIR_NUMBERS, (), two_texts, data=numbers_made.pairs),
     "recsys.ranking": Case(RANKING, (), lambda folder, splits: ['{"user": "3", "item": "5"}', '{"user": "nobody", "item": "7"}']),
     "recsys.ranking/factors": Case(FACTORS, (), lambda folder, splits: ['{"user": "3", "item": "5"}', '{"user": "nobody", "item": "7"}']),
     "recsys.retrieval": Case(RETRIEVAL, (), known_users),
@@ -386,7 +411,7 @@ def test_facts_are_plain_and_learned_from_train_alone(trained):
     _, run, _, splits = trained
     task_testing.check_facts(run, splits)
     chosen = set(run.task.facts) - set(splits.facts)  # by validation in the end
-    assert chosen <= {"fitted", "learned", "thresholds", "intervals"}
+    assert chosen <= {"fitted", "learned", "thresholds", "intervals", "f1_threshold"}
 
 
 def test_an_answer_does_not_depend_on_its_batch(trained):

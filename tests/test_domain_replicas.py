@@ -10,7 +10,7 @@ import os
 import numpy as np
 import pytest
 
-from tests import processes
+from tests import numbers_made, processes
 from tests.encoders import tiny
 
 pytestmark = pytest.mark.slow(seconds=60)
@@ -39,6 +39,12 @@ CASES = {
                          "data": {"source": "table", "path": "FOLDER/texts.tsv", "validation": 0.1, "test": None, "cache": "memory"},
                          "model": {"name": "pretrained", "preset": "FOLDER/bert", "limit": 16, "words": 0,
                                    "finetune": {"name": "whole", "learning_rate": 0.02, "head": "new"}}},
+    "encoder of pairs": {"task": "nlp.pair_regression", "train": TUNED,
+                         "data": {"source": "table", "path": "FOLDER/pairs.csv", "label_key": "score", "validation": 0.1, "test": None,
+                                  "cache": "memory"},
+                         "model": {"name": "bi_encoder", "preset": "FOLDER/bert", "limit": 16,
+                                   "finetune": {"name": "whole", "learning_rate": 0.02, "head": "new"}},
+                         "loss": {"order": 0.5}},
     "encoder of images": {"task": "vision.classification", "train": TUNED, "augment": {"shift": 1},
                           "data": {"source": "digits", "validation": 0.1, "test": None, "limit": 40, "cache": "memory"},
                           "model": {"name": "pretrained", "preset": "FOLDER/efficientnet", "image_size": 32,
@@ -73,6 +79,7 @@ def weights(tmp_path_factory) -> list[dict[str, np.ndarray]]:
     folder, cases, found = tmp_path_factory.mktemp("weights"), dict(CASES), []
     texts = [" ".join(WORDS[(number * 5 + place) % 6] for place in range(1 if number % 7 else 4)) for number in range(44)]
     (folder / "texts.tsv").write_text("\n".join(["text\tlabel", *(f"{text}\t{number % 2}" for number, text in enumerate(texts))]) + "\n")
+    numbers_made.pairs(folder, 60)
     if all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text")) or os.environ.get("QUARTET_REQUIRE_EXTRAS"):
         for encoder in (tiny.bert, tiny.efficientnet):
             encoder(folder / encoder.__name__)

@@ -13,7 +13,7 @@ import yaml
 from pipelines.config.registry import tasks
 from tests import numbers_made, processes, test_contract
 from tests.finished_run import ROOT
-from tests.test_contract import IMAGE_NUMBERS, MADE, SOUND_NUMBERS, TEXT_NUMBERS
+from tests.test_contract import IMAGE_NUMBERS, MADE, PAIRS, SOUND_NUMBERS, TEXT_NUMBERS
 
 pytestmark = pytest.mark.slow(seconds=100)
 
@@ -52,6 +52,10 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "nlp.classification/transformer": ("nlp/quickstart", (*FEW, WORDS, "model={name: transformer, width: 4, depth: 1, heads: 2}")),
     "nlp.classification/pretrained": ("nlp/quickstart", (
         *FEW, "tokens=null", "model={name: pretrained, preset: PRESET/bert, limit: 8, finetune: {name: whole}}")),
+    "nlp.pair_classification/cross_encoder": (PAIRS, (
+        "data.path=MADE/pairs.csv", "model={name: cross_encoder, preset: PRESET/bert, limit: 24, finetune: {name: whole}}")),
+    "nlp.pair_classification/bi_encoder": (PAIRS, (
+        "data.path=MADE/pairs.csv", "model={name: bi_encoder, preset: PRESET/bert, limit: 16, finetune: {name: whole}}")),
     "recsys.sequential/sasrec": ("recsys/quickstart", ("model={name: sasrec, length: 5, width: 4, taste: true}",)),
     "recsys.sequential/sasrec sampled": ("recsys/quickstart", ("model={name: sasrec, length: 5, width: 4}",
                                                                "loss={name: sampled, negatives: 8}")),
@@ -64,10 +68,12 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "recsys.ranking/dlrm": (RANKING, ("model.name=dlrm",)),
 }
 # whose models are those of classes, under another loss and last layer: one of each is rehearsed
-LIKE_CLASSES = {"nlp.regression": "nlp.classification", "speech.regression": "speech.commands",
+LIKE_CLASSES = {"nlp.regression": "nlp.classification", "nlp.pair_regression": "nlp.pair_classification",
+                "speech.regression": "speech.commands",
                 "vision.regression": "vision.classification"}
 # fitted at once: no step trains them
-WITHOUT_STEPS = {"vision.classification/kernel", "speech.commands/kernel", "nlp.classification/linear", "recsys.retrieval/ease",
+WITHOUT_STEPS = {"vision.classification/kernel", "speech.commands/kernel", "nlp.classification/linear", "nlp.pair_classification/linear",
+                 "recsys.retrieval/ease",
                  "recsys.retrieval/item_knn", "recsys.ranking/factors"}
 BY_CUDNN = {"nlp.classification/lstm", "recsys.sequential/gru"}
 
@@ -106,7 +112,7 @@ def rehearsed(tmp_path_factory) -> dict[str, dict]:
         processes.run("-m", "tests.encoders.tiny", folder, check=True)
     else:
         cases = {name: case for name, case in cases.items() if "PRESET" not in str(case)}
-    for make in (numbers_made.pictures, numbers_made.texts, numbers_made.tones):
+    for make in (numbers_made.pictures, numbers_made.texts, numbers_made.pairs, numbers_made.tones):
         make(folder)
     given = json.dumps(cases).replace("PRESET", str(folder)).replace("MADE/", f"{folder}/")
     # whether XLA takes a step is known before LLVM optimises the code for this processor, which takes longest

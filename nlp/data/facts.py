@@ -38,3 +38,9 @@ class TextFacts(TokenFacts, ClassFacts):
 
 class TextNumberFacts(TokenFacts, NumberFacts):
     """Of nlp.regression."""
+
+
+class PairFacts(TextFacts):
+    """Of nlp.pair_classification."""
+
+    f1_threshold: Annotated[float, Field(ge=0.0, le=1.0)] | None = None

@@ -42,6 +42,7 @@ class Seen:
         path: the table, where it lies in the folder that was named.
         label: the column of the labels, where it is one.
         notes: further remarks, a line each.
+        pairs: examples are pairs of texts, in the two columns of text_key.
     """
 
     source: str
@@ -55,6 +56,7 @@ class Seen:
     label: str | list[str] | None = None
     sample: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    pairs: bool = False
 
 
 def look(path: Path, asked: Asked | None = None) -> Seen:
@@ -159,8 +161,13 @@ def _table(path: Path, asked: Asked, beside: Sequence[Path] = ()) -> Seen:
     marked = asked.several("label", columns, path)
     free = {name: one for name, one in facts.items() if name not in (*used, *(marked or ()))}
     text = asked.several("text", columns, path)
+    pairs = (asked.task or "").startswith("pair_")
     if text is None and (pair := pair_in(free)):
-        raise DataError(_of_pairs(path, pair, {name: one for name, one in facts.items() if name not in (*pair, *used)}))
+        if not _said({name: one for name, one in facts.items() if name not in (*pair, *used)}) and "label" not in asked.columns:
+            raise DataError(_unlabelled(path, pair))
+        text, pairs = list(pair), True
+    if pairs and (text is None or len(text) != 2):
+        raise DataError(f"{path}: no two columns seem to hold the texts of pairs; name both with --text FIRST,SECOND")
     text = text or _text_columns(path, free)
     label = label_column(path, {name: one for name, one in facts.items() if name not in (*text, *used)}, columns, most=1 / 3, what="label",
                          asked=asked, roles=("label", "rating"))
@@ -184,7 +191,7 @@ def _table(path: Path, asked: Asked, beside: Sequence[Path] = ()) -> Seen:
     notes = [note] if (note := frame.passed_over()) else []
     notes += not_used(frame.names, [*text, *([label] if isinstance(label, str) else label), *used, group])
     return Seen("table", counts, len(train), _lengths(sample), settings, parts.get("validation"), parts.get("test"),
-                label=label, notes=notes, sample=sample)
+                label=label, notes=notes, sample=sample, pairs=pairs)
 
 
 def _speaker(facts: dict[str, Facts]) -> str | None:
@@ -193,17 +200,16 @@ def _speaker(facts: dict[str, Facts]) -> str | None:
                  and plain(name) in SPEAKERS), None)
 
 
-def _of_pairs(path: Path, pair: tuple[str, str], facts: dict[str, Facts]) -> str:
-    """What is said of pairs of texts, which are no texts to classify by the first of them alone."""
+def _said(facts: dict[str, Facts]) -> str | None:
+    """A column with what is said of pairs: classes, or numbers."""
     roles = by_name(facts, ["label", "rating"])
-    label = roles.get("label") or roles.get("rating") or next((name for name, one in facts.items() if one.few(1 / 3)), None)
-    both = f"{path}: columns {pair[0]} and {pair[1]} are pairs of texts"
-    if label is None:
-        return (f"{both} without labels, such as translations: to write one text for another is not there yet. Name a column of classes "
-                "with --label, and the text with --text")
-    what = "graded by" if facts[label].kind == "number" and facts[label].distinct > 2 else "with a class in"
-    return (f"{both} {what} column {label}: questions about pairs are not there yet. --text {pair[0]},{pair[1]} reads both as one text, "
-            f"--text {pair[0]} the first alone")
+    return roles.get("label") or roles.get("rating") or next((name for name, one in facts.items() if one.few(1 / 3)), None)
+
+
+def _unlabelled(path: Path, pair: tuple[str, str]) -> str:
+    """What is said of pairs of texts of which nothing is said."""
+    return (f"{path}: columns {pair[0]} and {pair[1]} are pairs of texts without labels, such as translations: to write one text for "
+            "another is not there yet. Name a column of classes or numbers with --label")
 
 
 def _labels(frame: Frame, label: str | list[str], train: list[int]) -> tuple[Counter[str], bool, str | None]:

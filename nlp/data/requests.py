@@ -1,4 +1,4 @@
-"""The inputs of `predict` as texts: arguments, files with a text a line, tables, and standard input as it arrives.
+"""The inputs of `predict` as texts: arguments, files with a text a line, tables, and standard input as it arrives; and as pairs of texts.
 
 The encoding is the byte order mark's, else UTF-8, else that of the run's own data; a text that fits none gets an error as its answer.
 """
@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 from nlp.settings import TextData, text_keys
 from pipelines.base.errors import DataError
+from pipelines.base.json_text import parse_json
 from pipelines.base.regular import other_kind
 from pipelines.config.messages import listed
 from pipelines.data import text_rows
@@ -32,19 +33,19 @@ def read_texts(inputs: list[str], data: TextData) -> Iterator[Read]:
     for given in inputs:
         path = Path(given)
         if given == "-":
-            yield from _lines(sys.stdin.buffer, "-", data.encoding)
+            yield from _lines(sys.stdin.buffer, "-", data)
         elif _is_file(path):
             if ending(path) in text_rows.SUFFIXES and ending(path) != ".txt":
                 yield from _table(path, data)
             else:
                 with path.open("rb") as file:
-                    yield from _lines(file, str(path), data.encoding)
+                    yield from _lines(file, str(path), data)
         elif (kind := other_kind(path)) and kind != "a folder":
             yield given, DataError(f"is {kind}; only regular files are read, and - is standard input")
         elif ending(path) in text_rows.SUFFIXES and " " not in given:
             yield given, FileNotFoundError(2, "No such file", given)
         else:
-            yield _text(given, given)
+            yield _text(given, given, data)
 
 
 def _is_file(path: Path) -> bool:
@@ -54,15 +55,28 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _text(text: str, place: str) -> Read:
-    """A text by itself; a blank one is named by its place."""
+def _text(text: str, place: str, data: TextData) -> Read:
+    """A text by itself, or a pair; a blank one is named by its place."""
     flat = " ".join(text.split())
     name = flat if len(flat) <= NAMED else f"{flat[:NAMED - 3]}..."
-    return name or place, {"text": text.encode("utf-8", "replace")}, {"input": text if flat else place}
+    try:
+        example = pair_example(_json_or_text(text), data) if data.pairs else request_example(text, data)
+    except DataError as error:
+        return name or place, error
+    return name or place, example, {"input": text if flat else place}
 
 
-def _lines(file: BinaryIO, name: str, encoding: str | None) -> Iterator[Read]:
+def _json_or_text(text: str) -> Any:
+    """What a person wrote for a pair: a list or an object in JSON, or a text with a tab."""
+    try:
+        return parse_json(text) if text.lstrip()[:1] in ("[", "{") and "\t" not in text else text
+    except ValueError:
+        return text
+
+
+def _lines(file: BinaryIO, name: str, data: TextData) -> Iterator[Read]:
     """A text a line, each as soon as it arrives."""
+    encoding = data.encoding
     first = file.readline()
     mark = mark_of(first)
     wide = mark if mark and mark != "utf-8-sig" else encoding if encoding and text_rows.is_wide(encoding) and b"\0" in first else None
@@ -73,7 +87,7 @@ def _lines(file: BinaryIO, name: str, encoding: str | None) -> Iterator[Read]:
             yield name, ValueError(f"byte {error.start} and what follows is not {wide.upper()}")
             return
         for number, text in enumerate(lines[:-1] if not lines[-1] else lines, 1):
-            yield _text(text.rstrip("\r"), f"{name}:{number}")
+            yield _text(text.rstrip("\r"), f"{name}:{number}", data)
         return
     codecs_ = ["utf-8", *([encoding] if encoding and not text_rows.is_wide(encoding) else [])]
     if encoding and codecs.lookup(encoding).name.startswith(SEVEN_BIT):
@@ -84,7 +98,7 @@ def _lines(file: BinaryIO, name: str, encoding: str | None) -> Iterator[Read]:
         if isinstance(decoded, Exception):
             yield f"{name}:{number}", decoded
         else:
-            yield _text(decoded, f"{name}:{number}")
+            yield _text(decoded, f"{name}:{number}", data)
 
 
 def _from(line: bytes, file: BinaryIO) -> Iterator[bytes]:
@@ -139,9 +153,7 @@ def _table(path: Path, data: TextData) -> Iterator[Read]:
         if isinstance(record, str):
             yield f"{path}:{line}", ValueError(record), dict.fromkeys(columns)
             continue
-        parts = ["" if record[place] is None else str(record[place]) for place in places]
-        text = data.join.join(parts)
-        yield f"{path}:{line}", {"text": text.encode("utf-8", "replace")}, dict(zip(columns, record))
+        yield f"{path}:{line}", _example([record[place] for place in places], data), dict(zip(columns, record))
 
 
 def request_example(sent: Any, data: TextData) -> dict[str, Any]:
@@ -157,10 +169,33 @@ def request_example(sent: Any, data: TextData) -> dict[str, Any]:
         missing = next((key for key in keys if key not in sent), None)
         if missing is not None:
             raise DataError(f"there is no {missing!r}; a text of this run is made of {listed(keys, 'and')}")
-        sent = data.join.join("" if sent[key] is None else str(sent[key]) for key in keys)
+        return _example([sent[key] for key in keys], data)
     if not isinstance(sent, str):
         raise DataError(f"{sent!r} is not a text")
     return {"text": sent.encode("utf-8", "replace")}
+
+
+def pair_example(sent: Any, data: TextData) -> dict[str, Any]:
+    """As `request_example`, of a pair: a list of two texts, an object of columns, or both with a tab between them. Raises DataError."""
+    names = [str(key) for key in text_keys(data)]
+    if isinstance(sent, bytes):
+        sent = request_example(sent, data)["text"].decode()
+    if isinstance(sent, dict):
+        if set(sent) == {"text", "text_pair"} != set(names):
+            sent = {name: sent[key] for name, key in zip(names, ("text", "text_pair"))}
+        return request_example(sent, data)
+    parts = sent.split("\t") if isinstance(sent, str) else sent
+    if not isinstance(parts, (list, tuple)) or len(parts) != 2 or not all(isinstance(part, str) for part in parts):
+        raise DataError(f"{sent!r:.100} is no pair: give two texts in a list, an object with {listed(names, 'and')}, or both with a tab "
+                        "between them")
+    return _example(parts, data)
+
+
+def _example(parts: Sequence[Any], data: TextData) -> dict[str, Any]:
+    """The raw example of the columns of text_key."""
+    texts = ["" if part is None else str(part) for part in parts]
+    names = ("text", "text_pair") if data.pairs else ("text",)
+    return {name: text.encode("utf-8", "replace") for name, text in zip(names, texts if data.pairs else [data.join.join(texts)])}
 
 
 def _unique(names: Sequence[str]) -> list[str]:

@@ -36,17 +36,18 @@ SUFFIXES = {".txt", ".text"}
 
 
 class TextSource(TensorSource):
-    """Texts in memory: examples {"text": string, "label": int64 or [classes] float32, "weight": float32}.
+    """Texts in memory: examples {"text": string, "label": int64 or [classes] float32, "weight": float32}; of pairs also "text_pair".
 
     Args:
-        texts: [n] string.
+        texts: [n] string, or [n, 2] pairs.
         values: further entries.
         names: the name of example i in messages.
     """
 
     def __init__(self, texts: tf.Tensor, values: Tensors, names: Callable[[int], str], *, fingerprint: str,
                  labels: np.ndarray | None = None, groups: np.ndarray | None = None):
-        super().__init__({"text": texts, **values}, title="", fingerprint=fingerprint, labels=labels, groups=groups)
+        own = {"text": texts} if texts.shape.rank == 1 else dict(zip(("text", "text_pair"), tf.unstack(texts, 2, axis=1)))
+        super().__init__({**own, **values}, title="", fingerprint=fingerprint, labels=labels, groups=groups)
         self.texts = texts
         self._names = names
 
@@ -59,7 +60,7 @@ class Rows:
     """The examples of one split as stored.
 
     Attributes:
-        texts: [n] str, or a [n] string tensor.
+        texts: [n] str, or of pairs [n] tuples of two; or a string tensor [n] or [n, 2].
         labels: [n] the label, the labels (labels: many) or None.
         places: the name of each example in messages.
         groups: [n] or None.
@@ -112,18 +113,11 @@ def _usable(rows: Rows, data: TextData, opened: Opened, place: str, *, labelled:
     """The rows without bad ones. Raises DataError for the first where data.on_bad_example is stop."""
     bad, keep = list(rows.bad), []
     tensor = isinstance(rows.texts, tf.Tensor)
-    lengths = tf.strings.length(rows.texts).numpy().tolist() if tensor else []
+    stored: Any = rows.texts.numpy().tolist() if tensor else rows.texts
     for number, label in enumerate(rows.labels):
-        text = None if tensor else rows.texts[number]
-        size = lengths[number] if tensor else len(text) if isinstance(text, str) else 0
-        reason = None
-        if not tensor and not isinstance(text, str):
-            reason = NO_TEXT if text is None else f"{show(text)} is not a text"
-        elif size > data.longest:
-            reason = (f"a text of {size:,} characters (data.longest is {data.longest:,}); usually a quotation mark that is not closed")
-        elif text is not None and "\0" in text:
-            reason = "NUL bytes in the text: the file is damaged, or has another encoding (data.encoding)"
-        elif label is None and data.labels == "one" and labelled:
+        texts = stored[number] if data.pairs else (stored[number],)
+        reason = next(filter(None, (_wrong(text, data) for text in texts)), None)
+        if reason is None and label is None and data.labels == "one" and labelled:
             reason = NO_LABEL
         if reason:
             bad.append((rows.places(number), reason))
@@ -147,6 +141,17 @@ def _usable(rows: Rows, data: TextData, opened: Opened, place: str, *, labelled:
                 None if rows.groups is None else [rows.groups[number] for number in keep], [], rows.fingerprint)
 
 
+def _wrong(text: Any, data: TextData) -> str | None:
+    """Why a text cannot be used; None where it can."""
+    if not isinstance(text, (str, bytes)):
+        return NO_TEXT if text is None else f"{show(text)} is not a text"
+    if len(text) > data.longest:
+        return f"a text of {len(text):,} characters (data.longest is {data.longest:,}); usually a quotation mark that is not closed"
+    if isinstance(text, str) and "\0" in text:
+        return "NUL bytes in the text: the file is damaged, or has another encoding (data.encoding)"
+    return None
+
+
 def _appended(rows: Rows, more: Rows) -> Rows:
     own, others = len(rows.labels), len(more.labels)
     texts = tf.concat([_tensor(rows.texts), _tensor(more.texts)], 0)
@@ -160,7 +165,8 @@ def _tensor(texts: Any) -> tf.Tensor:
     if isinstance(texts, tf.Tensor):
         return texts
     with tf.device("CPU:0"):
-        return tf.constant([text.encode("utf-8", "replace") for text in texts], tf.string)
+        return tf.constant([[one.encode("utf-8", "replace") for one in text] if isinstance(text, tuple) else
+                            text.encode("utf-8", "replace") for text in texts], tf.string)
 
 
 def _numbered(rows: Rows, marked: Sequence[bool], data: TextData, opened: Opened) -> Source:
@@ -198,15 +204,17 @@ def read_shipped(data: TextData, pattern: str | None, numbers: NumberColumns | N
 
 
 def _own(splits: Mapping[str, Mapping[str, Any]], data: TextData, numbers: NumberColumns | None) -> Read:
-    """A registered source: split -> {"text": [n], "label": [n], "group": [n] where data.group_by asks}; with labels: many a label may be
-    a list, and where numbers are predicted it is [n] or [n, columns]."""
+    """A registered source: split -> {"text": [n], of pairs "text_pair": [n], "label": [n], "group": [n] where data.group_by asks}; with
+    labels: many a label may be a list, and where numbers are predicted it is [n] or [n, columns]."""
     place, groups = f"source {data.source}", ("group",) if data.group_by else ()
-    check_columns(splits, ("text", *groups), data.source)
+    keys = ("text", "text_pair") if data.pairs else ("text",)
+    check_columns(splits, (*keys, *groups), data.source)
 
     def read(split: str, labelled: bool) -> Rows:
         columns = splits[split]
-        check_columns({split: columns}, ("text", *(("label",) if labelled else ()), *groups), data.source)
-        texts = [str(text) if isinstance(text, str) else text for text in columns["text"]]
+        check_columns({split: columns}, (*keys, *(("label",) if labelled else ()), *groups), data.source)
+        parts = [[str(text) if isinstance(text, str) else text for text in columns[key]] for key in keys]
+        texts = list(zip(*parts)) if data.pairs else parts[0]
         stored = columns["label"] if labelled else [None] * len(texts)
         labels: list[Any] = [labels_of_cell(value, data.label_separator) if data.labels == "many" else text_rows.title(value)
                              for value in stored] if numbers is None else _rows_of(numbers.in_array(stored, f"{place} {split}"))
@@ -249,7 +257,7 @@ def _tfds(data: TextData, _: str | None, numbers: NumberColumns | None) -> Read:
         texts = [values[key] for key in wanted if key != "label"]
         if texts[0].dtype != tf.string:
             raise DataError(f"data.text_key: feature {wanted['text0']} of {name} is not a text: {known[wanted['text0']]}")
-        joined = texts[0] if len(texts) == 1 else tf.strings.join(texts, data.join)
+        joined = tf.stack(texts, 1) if data.pairs else texts[0] if len(texts) == 1 else tf.strings.join(texts, data.join)
         stored = values["label"]
         raw = stored.to_list() if isinstance(stored, tf.RaggedTensor) else stored.numpy().tolist()
 
@@ -331,7 +339,9 @@ def _rows(path: Path, data: TextData, labelled: bool = True, beside: Sequence[Pa
                            quote=data.quote, lenient=data.on_bad_example == "skip", names=data.columns, beside=beside)
     columns = table.values
     texts: list[Any] = columns[0]
-    if len(keys) > 1:
+    if data.pairs:
+        texts = list(zip(*columns[:2]))
+    elif len(keys) > 1:
         texts = [None if all(part is None for part in parts) else data.join.join("" if part is None else str(part) for part in parts)
                  for parts in zip(*columns[:len(keys)])]
     rest = columns[len(keys):]

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from nlp.models.parts import PAD, Mask, MaxPool, MeanPool, logits
 from nlp.models.word_scores import WordScores, buckets_for
-from nlp.settings import Pretrained
+from nlp.settings import PairEncoder, Pretrained
 from nlp.tokens import preset as preset_tokens
 from nlp.tokens.base import Tokenizer
 from pipelines.base.errors import ConfigError
@@ -33,7 +33,7 @@ LAYERS, WINDOW, WORDS = 3, 128, 2  # of a frozen encoder: benchmarks/results/tex
 WORDS_FROM = 10  # texts of a class, on average, that classifiers of words need
 
 
-def learn(settings: Pretrained) -> tuple[dict[str, Any], list[str]]:
+def learn(settings: Pretrained | PairEncoder) -> tuple[dict[str, Any], list[str]]:
     """Reads the preset, but none of its weights.
 
     Returns:
@@ -72,9 +72,11 @@ def _has_windows(facts: dict[str, Any]) -> bool:
     return facts["pool"] == "mean" and facts["backbone"]["class"] in _BY_LAYER
 
 
-def pooling(settings: Pretrained, facts: dict[str, Any], examples: int) -> dict[str, Any]:
+def pooling(settings: Pretrained | PairEncoder, facts: dict[str, Any], examples: int) -> dict[str, Any]:
     """The facts `layers`, how many stand beside one another, and `window`, None where the encoder sees a text at once; of an encoder that
-    is trained on so many examples."""
+    is trained on so many examples. Pairs are compared by the last layer, of whole texts."""
+    if not isinstance(settings, Pretrained):
+        return {"layers": 1, "window": None}
     frozen = (settings.finetune or by_examples(examples)).name == "frozen" and _has_windows(facts)
     layers = settings.layers or (min(LAYERS, _layers_there(facts)) if frozen else 1)
     longest = facts["backbone"]["config"].get("max_sequence_length") or WINDOW
@@ -82,7 +84,7 @@ def pooling(settings: Pretrained, facts: dict[str, Any], examples: int) -> dict[
     return {"layers": layers, "window": window if window < settings.limit else None}
 
 
-def scoring(settings: Pretrained, examples: int, classes: int, private: bool) -> dict[str, Any]:
+def scoring(settings: Pretrained | PairEncoder, examples: int, classes: int, private: bool) -> dict[str, Any]:
     """The facts `words`, the longest run of tokens by which a text is scored beside the encoder, 0 for none, and `buckets`."""
     buckets = buckets_for(examples, classes)
     if settings.words and buckets is None:
@@ -157,42 +159,63 @@ def _accents(preset: Preset, tokenizer: Any) -> list[str]:
             "tokenizer.json"]
 
 
-def tokenizer(settings: Pretrained, facts: dict[str, Any]) -> Tokenizer:
+def tokenizer(settings: Pretrained | PairEncoder, facts: dict[str, Any]) -> Tokenizer:
     """The preset's tokenizer, from the facts."""
     return preset_tokens.make(facts["tokenizer"], settings.limit, html=settings.html)
 
 
 def build(settings: Pretrained, *, facts: dict[str, Any], classes: int) -> keras.Model:
     """From token numbers (the preset's plus 1) to logits; with the preset's weights where settings.weights says so."""
-    if settings.weights == "preset":
-        backbone = load(find(settings.preset, domain="nlp"))
-    else:
-        backbone = rebuilt(hub().models, facts["backbone"])
-    simplify(backbone)
     ids = keras.Input((None,), dtype="int32", name="tokens")
     scores = WordScores(facts["words"], classes, facts["buckets"], name="words") if facts.get("words") else None
-    features = _features(backbone, facts["pool"], facts.get("layers") or 1, facts.get("window"), scores)
+    features = _features(encoder(settings, facts), facts["pool"], facts.get("layers") or 1, facts.get("window"), scores)
+    return keras.Model(ids, head(features, classes, settings.dropout)(features(ids)), name="pretrained")
+
+
+def encoder(settings: Pretrained | PairEncoder, facts: dict[str, Any]) -> Any:
+    """The backbone, with the preset's weights where settings.weights says so."""
+    backbone = load(find(settings.preset, domain="nlp")) if settings.weights == "preset" else rebuilt(hub().models, facts["backbone"])
+    simplify(backbone)
+    return backbone
+
+
+def head(features: keras.Model, classes: int, dropout: float) -> keras.Model:
+    """The last layer, from what `features` gives to logits."""
     inputs = keras.Input((features.output_shape[-1],), dtype="float32", name="features")
-    head = keras.Model(inputs, logits(inputs, classes, settings.dropout), name="head")
-    return keras.Model(ids, head(features(ids)), name="pretrained")
+    return keras.Model(inputs, logits(inputs, classes, dropout), name="head")
 
 
 def _features(backbone: Any, pool: str, layers: int, window: int | None, scores: WordScores | None) -> keras.Model:
     ids = keras.Input((None,), dtype="int32", name="tokens")
     rows, texts = Windows(window, name="windows")(ids) if window else (ids, None)
+    vectors = [_pooled([sequence, rows, texts, ids], pool, f"_{place}" if place else "")
+               for place, sequence in enumerate(sequences(backbone, rows, layers))]
+    vectors += [scores(ids)] if scores else []
+    return keras.Model(ids, keras.layers.Concatenate(dtype="float32")(vectors) if len(vectors) > 1 else vectors[0], name="features")
+
+
+def sequences(backbone: Any, rows: keras.KerasTensor, layers: int = 1, segments: keras.KerasTensor | None = None,
+              ) -> list[keras.KerasTensor]:
+    """Vectors [rows, time, width] of the tokens `rows` [rows, time], of each of the last layers.
+
+    Args:
+        segments: [rows, time] int32, 1 where the second text of a pair stands; None: rows hold one text each.
+    """
     inputs = {"token_ids": Shifted(name="token_ids")(rows), "padding_mask": Mask(name="padding_mask")(rows)}
     wanted = {tensor.name.split(":")[0] for tensor in keras.tree.flatten(backbone.input)}
     if "segment_ids" in wanted:
-        inputs["segment_ids"] = keras.ops.zeros_like(inputs["token_ids"])
+        inputs["segment_ids"] = keras.ops.zeros_like(inputs["token_ids"]) if segments is None else segments
     if layers > 1:
         last = [layer.output for layer in backbone.transformer_layers[-layers:]]
         backbone = keras.Model(backbone.input, last, name="backbone")
     outputs = backbone({name: value for name, value in inputs.items() if name in wanted})
     outputs = outputs["sequence_output"] if isinstance(outputs, dict) else outputs
-    vectors = [_pooled([sequence, rows, texts, ids], pool, f"_{place}" if place else "")
-               for place, sequence in enumerate(outputs if layers > 1 else [outputs])]
-    vectors += [scores(ids)] if scores else []
-    return keras.Model(ids, keras.layers.Concatenate(dtype="float32")(vectors) if len(vectors) > 1 else vectors[0], name="features")
+    return list(outputs) if layers > 1 else [outputs]
+
+
+def pooled(sequence: keras.KerasTensor, rows: keras.KerasTensor, pool: str) -> keras.KerasTensor:
+    """One vector of each row's tokens, [rows, width] float32 of root mean square 1."""
+    return _pooled([sequence, rows, None, rows], pool, "")
 
 
 def _pooled(given: list[keras.KerasTensor | None], pool: str, suffix: str) -> keras.KerasTensor:

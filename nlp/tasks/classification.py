@@ -230,11 +230,12 @@ class Classification(TextTask):
 
     facts_schema = TextFacts
     hub_name = "text-classification"
+    of_one = TextClasses  # the output of one label a text
     output: TextClasses | TextLabels
     experiment: TextClassification
 
     def __init__(self, experiment: TextClassification, facts: dict[str, Any] | None = None):
-        self.output_class = TextLabels if experiment.data.labels == "many" else TextClasses
+        self.output_class = TextLabels if experiment.data.labels == "many" else self.of_one
         super().__init__(experiment, facts)
 
     def fit_at_once(self, model: keras.Model, train: Source, features: Features) -> str | None:

@@ -38,7 +38,8 @@ _KINDS: dict[str, MetricKind] = {
     "subset_accuracy": MetricKind("max", True, "Exact match"), "confidence": MetricKind("max", True),
     "calibration_error": LOW_SHARE, "error_rate": LOW_SHARE, "error": LOW, "loss": LOW, "perplexity": LOW,
     "rmse": MetricKind("min", title="RMSE"), "mae": MetricKind("min", title="MAE"), "mse": MetricKind("min", title="MSE"),
-    "r2": MetricKind("max", title="R squared"), "spearman": MetricKind("max", title="Spearman's rank correlation"), "interval_width": LOW,
+    "r2": MetricKind("max", title="R squared"), "spearman": MetricKind("max", title="Spearman's rank correlation"),
+    "pearson": MetricKind("max", title="Pearson's correlation"), "interval_width": LOW,
     "seconds": LOW, "latency": LOW, "share": SHARE, "fraction": SHARE, "coverage": SHARE, "roc": MetricKind(title="ROC"),
 }
 

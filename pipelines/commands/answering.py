@@ -229,7 +229,7 @@ def embed(
 
     predictions.writable(output, embedding.ENDINGS)
     try:
-        loaded = load_run(folder, where=1) if folder is not None else embedding.of_preset(run)
+        loaded = embedding.one_by_one(load_run(folder, where=1)) if folder is not None else embedding.of_preset(run)
     except ConfigError as error:
         raise ConfigError(f"{unknown}\n{error}" if unknown else str(error)) from error
     embedding.require_encoder(loaded)

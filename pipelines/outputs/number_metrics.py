@@ -113,10 +113,11 @@ def set_scores(values: np.ndarray, truth: np.ndarray) -> dict[str, float]:
 
 
 def of_column(own: Answered, resamples: int, units: Units) -> dict[str, Metric]:
-    """mae, rmse, r2, spearman and, with intervals, coverage and interval_width; those that are not defined are left out."""
+    """mae, rmse, r2, pearson, spearman and, with intervals, coverage and interval_width; those that are not defined are left out."""
     table = _sums(own.values, own.truth)
     statistics: dict[str, intervals.Statistic] = {
-        "mae": lambda sums: sums[:, 1] / sums[:, 0], "rmse": lambda sums: np.sqrt(sums[:, 2] / sums[:, 0]), "r2": _r2}
+        "mae": lambda sums: sums[:, 1] / sums[:, 0], "rmse": lambda sums: np.sqrt(sums[:, 2] / sums[:, 0]), "r2": _r2,
+        "pearson": _pearson}
     total = table.sum(0)[None]
     drawn = intervals.resampled(table, statistics, resamples=resamples, units=units)
     metrics = {name: intervals.measured(float(statistic(total)[0]), drawn[name], len(table), units)
@@ -130,15 +131,23 @@ def of_column(own: Answered, resamples: int, units: Units) -> dict[str, Metric]:
 
 
 def _sums(values: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """[n, 5]: 1, absolute and squared error, distance of the truth to its mean, and its square."""
-    error, centred = values - truth, truth - truth.mean()
-    return np.stack([np.ones_like(error), np.abs(error), error**2, centred, centred**2], 1)
+    """[n, 8]: 1, absolute and squared error, distance of the truth to its mean, and its square; of the values, too, and their product."""
+    error, centred, own = values - truth, truth - truth.mean(), values - values.mean()
+    return np.stack([np.ones_like(error), np.abs(error), error**2, centred, centred**2, own, own**2, own * centred], 1)
 
 
 def _r2(sums: np.ndarray) -> np.ndarray:
     """1 - squared errors / squared distances to the mean (of what was drawn)."""
     whole = sums[:, 4] - sums[:, 3] ** 2 / sums[:, 0]
     return np.where(whole > 0, 1.0 - sums[:, 2] / np.where(whole > 0, whole, 1.0), np.nan)
+
+
+def _pearson(sums: np.ndarray) -> np.ndarray:
+    """The correlation of values and truth; NaN where either does not vary."""
+    count = sums[:, 0]
+    truth, own, both = (sums[:, place] - sums[:, one] * sums[:, other] / count for place, one, other in ((4, 3, 3), (6, 5, 5), (7, 3, 5)))
+    varied = (truth > 1e-12 * count) & (own > 1e-12 * count)
+    return np.where(varied, both / np.sqrt(np.where(varied, truth * own, 1.0)), np.nan)
 
 
 def rank_correlation(first: np.ndarray, second: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -178,7 +187,7 @@ def _of_all(errors: np.ndarray, rows: list[dict[str, Any]], resamples: int, unit
     """Of several columns: the mean error in deviations, and the means of their other metrics that have no unit."""
     counts = np.isfinite(errors)
     metrics = {"mae": intervals.mean(errors[counts], resamples=resamples, units=units.pick(counts))}
-    for name in ("r2", "spearman", "coverage"):
+    for name in ("r2", "pearson", "spearman", "coverage"):
         values = [row[name] for row in rows if name in row]
         if len(values) == len(rows):
             metrics[name] = Metric(float(np.mean(values)), n=int(counts.sum()))

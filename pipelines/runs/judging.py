@@ -84,12 +84,18 @@ def judge(session: Session, policy: Policy, watching: Evaluator | None, known: C
                     own, other = session.task.output.each(answers, targets), baseline.score(source)
                     put_beside(judgement, baseline, own, other, evaluate.bootstrap, cost=cost)
                 else:
-                    rival = evaluator(session, source, alone=session.machine.group.size > 1, answer=baseline.answer)
-                    theirs = session.task.output.judge(*rival.judged(), source)
+                    theirs = session.task.output.judge(*_answered(session, baseline, source, targets), source)
                     put_judged_beside(judgement, baseline.name, theirs, session.task.output.watch, cost=cost)
         if judgement.beaten and policy.guidance and (split == "test" or test is None):
             warn(judgement.beaten)
     return judgements
+
+
+def _answered(session: Session, baseline: Baseline, source: Source, targets: dict[str, np.ndarray]) -> Condensed:
+    """A baseline's answers to a source, condensed as the model's are; `targets` are those of the source, condensed."""
+    if baseline.answers is not None:
+        return session.task.output.condense(baseline.answers(source), targets)
+    return evaluator(session, source, alone=session.machine.group.size > 1, answer=baseline.answer).judged()
 
 
 def _fitted(session: Session, evaluators: Mapping[str, Evaluator | None]) -> Baseline | None:

@@ -2,7 +2,7 @@
 training examples that are nearest by them."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,20 @@ def of_preset(handle: str) -> LoadedRun:
     with machine.strategy.scope():
         model = task.model()
     return LoadedRun(task, model, task.experiment, RunFolder(Path(preset.name)), machine, "float32", task.experiment.task)
+
+
+def one_by_one(run: LoadedRun) -> LoadedRun:
+    """The run; of one whose encoder makes vectors of several inputs to compare them, its encoder as a run that takes one. A domain's
+    `encode` module has `one_by_one`, from such a task to that of one input, None for others."""
+    encode = part(run.experiment.task.partition(".")[0], "encode")
+    task: Task | None = getattr(encode, "one_by_one", lambda task: None)(run.task)
+    if task is None:
+        return run
+    with run.machine.strategy.scope():
+        model = task.model()
+    mine, theirs = (one.get_layer("features").get_layer("backbone") for one in (model, run.model))
+    mine.set_weights(theirs.get_weights())
+    return replace(run, task=task, model=model, experiment=task.experiment)
 
 
 def require_encoder(run: LoadedRun) -> None:

@@ -35,11 +35,14 @@ class Learning:
 
     Attributes:
         mixes: what of it takes in the other examples of the micro-batch ("The softmax over the ...").
+        masked: while it trains by steps, `loss` is given which examples of the micro-batch count, as `mask` [batch] float32 of 1 and 0: the
+            others pad an uneven last batch, and must not be mixed in.
         blank: with `Input.frame_counts`, the output that most moments have, such as CTC's blank; -1 is the last.
         distance: it grows with the distance from a number: a linear head that meets all of few examples exactly is far off for others.
     """
 
     mixes: str | None = None
+    masked: bool = False
     blank: int | None = None
     distance: bool = False
 

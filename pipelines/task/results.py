@@ -81,6 +81,7 @@ class Baseline:
         better: "max" where more of `metric` is better, "min" where less is.
         answer: a batch of the model's inputs -> its answers, in graph, as `Output.answer` gives them; a single tensor is the entry
             `answer`. They are judged as the model's are, by all its metrics.
+        answers: a source -> such answers to all of its examples, where they are not made of the model's inputs; judged alike.
     """
 
     name: str
@@ -88,7 +89,8 @@ class Baseline:
     score: Callable[[Source], np.ndarray] | None = None
     better: str = "max"
     answer: Callable[[Any], Any] | None = None
+    answers: Callable[[Source], dict[str, np.ndarray]] | None = None
 
     def __post_init__(self) -> None:
-        if (self.score is None) == (self.answer is None) or bool(self.metric) != (self.score is not None):
-            raise ValueError(f"{self.name}: a baseline has an answer, or a metric with its score")
+        if sum(one is not None for one in (self.score, self.answer, self.answers)) != 1 or bool(self.metric) != (self.score is not None):
+            raise ValueError(f"{self.name}: a baseline has an answer, or answers, or a metric with its score")

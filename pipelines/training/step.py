@@ -124,7 +124,7 @@ class Step:
               of_this_batch_alone(self.norms), by_example(draws)):
             tape.watch(weights)
             outputs, after, penalties = self.model.stateless_call(weights, before, inputs, training=True, return_losses=True)
-            each, counts = losses(self.task.output, outputs, targets, training=True)
+            each, counts = losses(self.task.output, outputs, targets, training=True, mask=mask)
             weighted = self.task.output.example_weights(targets)
             total = tf.reduce_sum(each * mask if weighted is None else each * mask * weighted)
             count = tf.reduce_sum(mask if counts is None else counts * mask)

@@ -50,13 +50,13 @@ class _TaughtOutput:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.whole, name)
 
-    def loss(self, outputs: Any, targets: Any, training: bool) -> Any:
+    def loss(self, outputs: Any, targets: Any, training: bool, mask: tf.Tensor | None = None) -> Any:
         """The task's, [batch] float32; when training with the share `weight` of what the task calls the distance to the teacher."""
         if not training:
             return self.whole.loss(outputs, _own(targets), training)
         settings = self._settings
         soft = self.whole.soft_loss(outputs, targets[ANSWERED], settings.temperature)
-        own, counts = losses(self.whole, outputs, targets[OWN], training)
+        own, counts = losses(self.whole, outputs, targets[OWN], training, mask)
         if counts is None:
             return settings.weight * soft + (1.0 - settings.weight) * own
         return settings.weight * soft * counts + (1.0 - settings.weight) * own, counts

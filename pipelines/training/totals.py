@@ -64,9 +64,15 @@ def metric_of(sums: np.ndarray, count: float, statistic: Statistic | None) -> fl
     return float(statistic(np.asarray(sums, np.float64)[None])[0] if statistic else sums[0] / count)
 
 
-def losses(output: Any, outputs: Any, targets: Any, training: bool) -> tuple[tf.Tensor, tf.Tensor | None]:
-    """The losses of a batch and what each counts, [batch] float32; None where each counts once. In graph."""
-    found = output.loss(outputs, targets, training)
+def losses(output: Any, outputs: Any, targets: Any, training: bool, mask: tf.Tensor | None = None,
+           ) -> tuple[tf.Tensor, tf.Tensor | None]:
+    """The losses of a batch and what each counts, [batch] float32; None where each counts once. In graph.
+
+    Args:
+        mask: [batch] float32, which examples count, for a loss that asks for it (`Learning.masked`).
+    """
+    asked = mask is not None and output.learning.masked
+    found = output.loss(outputs, targets, training, mask) if asked else output.loss(outputs, targets, training)
     if isinstance(found, tuple):
         return tf.cast(found[0], tf.float32), tf.cast(found[1], tf.float32)
     return tf.cast(found, tf.float32), None

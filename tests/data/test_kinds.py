@@ -90,6 +90,10 @@ def duplicates(folder: Path) -> Path:
     return table(folder / "t.csv", "question1 question2 is_duplicate", [(text, f"{text}?", n % 2) for n, text in enumerate(WORDS)])
 
 
+def translations(folder: Path) -> Path:
+    return table(folder / "t.csv", "en de", [(text, f"das {text}") for text in WORDS])
+
+
 def ages(folder: Path) -> Path:
     pictures(folder, ["p"], 80)
     return table(folder / "t.csv", "file age", [(f"p/{number}.png", 3 + number % 38) for number in range(80)]).parent
@@ -139,8 +143,7 @@ def running(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(("domain", "make", "says"), [
-    ("nlp", duplicates, "question1 and question2 are pairs of texts with a class in column is_duplicate.*--text question1,question2"),
-    ("vision", coco, "boxes as COCO has them"),
+    ("nlp", translations, "columns en and de are pairs of texts without labels, such as translations"), ("vision", coco, "boxes as COCO"),
     ("vision", voc, "boxes as Pascal VOC"), ("vision", yolo, "boxes as YOLO"), ("nlp", tags, "a word and its tag"),
     ("nlp", answers, "answers in passages"), ("nlp", running, "running text"),
 ])
@@ -182,6 +185,16 @@ def test_new_knows_which_question_a_column_asks(tmp_path, domain, make, task, sa
     found = from_text(text, file="a.yaml").experiment
     assert found.task == task and says in text and (task.endswith("regression") or found.data.labels == "many")
     assert type(found).__name__ and found.data.validation == (0.1 if domain == "nlp" else 0.2)
+
+
+def test_new_writes_an_experiment_for_pairs_of_texts(tmp_path):
+    found = from_text(new("nlp", duplicates(tmp_path), encoder="none"), file="a.yaml").experiment
+    assert (found.task, found.data.text_key, found.data.label_key, found.model.name) == (
+        "nlp.pair_classification", ["question1", "question2"], "is_duplicate", "linear")
+    graded = table(tmp_path / "t.csv", "first second score", [(text, f"{text}?", n / 7) for n, text in enumerate(WORDS)])
+    assert "task: nlp.pair_regression" in new("nlp", graded, encoder="none", task="pair_regression", columns={"text": "first,second"})
+    with pytest.raises(DataError, match="no two columns seem to hold the texts of pairs; name both with --text FIRST,SECOND"):
+        new("nlp", numbers(tmp_path), task="pair_regression")
 
 
 def test_a_task_that_is_named_takes_numbers_for_classes(tmp_path):

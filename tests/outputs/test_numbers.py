@@ -178,6 +178,8 @@ def test_metrics_are_those_of_scikit_learn_and_scipy():
     assert found["mae"].value == pytest.approx(sklearn.metrics.mean_absolute_error(truth, values))
     assert found["rmse"].value == pytest.approx(sklearn.metrics.root_mean_squared_error(truth, values))
     assert found["r2"].value == pytest.approx(sklearn.metrics.r2_score(truth, values))
+    assert found["pearson"].value == pytest.approx(scipy.stats.pearsonr(truth, values).statistic)
+    assert found["pearson"].low < found["pearson"].value < found["pearson"].high
     assert found["spearman"].value == pytest.approx(scipy.stats.spearmanr(truth, values).statistic)
     assert found["coverage"].value == pytest.approx(np.mean(np.abs(values - truth) <= 1))
     assert found["interval_width"].value == pytest.approx(2)

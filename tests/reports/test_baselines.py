@@ -64,7 +64,7 @@ def test_a_baseline_that_answers_is_compared_by_what_was_judged_of_it():
 @pytest.mark.parametrize("given", [
     {}, {"answer": len, "metric": "error"}, {"answer": len, "score": len, "metric": "error"}, {"score": len}])
 def test_a_baseline_answers_or_has_scores_of_a_metric(given):
-    with pytest.raises(ValueError, match="it: a baseline has an answer, or a metric with its score"):
+    with pytest.raises(ValueError, match="it: a baseline has an answer, or answers, or a metric with its score"):
         Baseline("it", **given)
 
 

@@ -1,0 +1,79 @@
+"""A pretrained text encoder for pairs of texts, as a cross-encoder or a bi-encoder. Needs the extra `pretrained`.
+
+Models take [batch, time, 2] int32, the tokens of nlp.tokens.pairs: of a bi-encoder the two texts beside one another, of a cross-encoder
+both after one another and where the second stands. Their layers are those of nlp.models.pretrained: `features` with the `backbone`, and
+`head`.
+"""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from nlp.models import pretrained
+from nlp.settings import BiEncoder, CrossEncoder
+
+
+def build(settings: CrossEncoder | BiEncoder, *, facts: dict[str, Any], classes: int) -> keras.Model:
+    """From tokens (the preset's plus 1) to logits or numbers [batch, classes] float32."""
+    backbone = pretrained.encoder(settings, facts)
+    tokens = keras.Input((None, 2), dtype="int32", name="tokens")
+    if isinstance(settings, CrossEncoder):
+        rows, segments = Column(0, name="texts")(tokens), Column(1, name="segments")(tokens)
+        (sequence,) = pretrained.sequences(backbone, rows, segments=segments)
+        compared = pretrained.pooled(sequence, rows, facts["pool"])
+    else:
+        rows = OneByOne(name="texts")(tokens)
+        (sequence,) = pretrained.sequences(backbone, rows)
+        cosine = compares_by_cosine(settings, facts)
+        compared = Compared(cosine, name="compared")(pretrained.pooled(sequence, rows, facts["pool"]))
+    features = keras.Model(tokens, compared, name="features")
+    dropout = settings.dropout if features.output_shape[-1] > 1 else 0.0  # one number dropped would leave nothing
+    return keras.Model(tokens, pretrained.head(features, classes, dropout)(features(tokens)), name=settings.name)
+
+
+def compares_by_cosine(settings: BiEncoder, facts: dict[str, Any]) -> bool:
+    """Whether the last layer sees the cosine alone."""
+    return settings.compare == "cosine" or (settings.compare is None and "classes" not in facts)
+
+
+class Column(keras.layers.Layer):
+    """[batch, time, 2] int32 -> one of both columns, [batch, time]."""
+
+    def __init__(self, number: int, **options):
+        super().__init__(**options)
+        self.number = number
+
+    def call(self, tokens):
+        return tokens[:, :, self.number]
+
+    def compute_output_spec(self, tokens):
+        return keras.KerasTensor(tokens.shape[:2], "int32")
+
+
+class OneByOne(keras.layers.Layer):
+    """[batch, time, 2] int32 -> the texts of all pairs, the second of each after its first: [2 x batch, time]."""
+
+    def call(self, tokens):
+        return tf.reshape(tf.transpose(tokens, [0, 2, 1]), [-1, tf.shape(tokens)[1]])
+
+    def compute_output_spec(self, tokens):
+        return keras.KerasTensor((None, tokens.shape[1]), "int32")
+
+
+class Compared(keras.layers.Layer):
+    """Vectors of root mean square 1, [2 x batch, width], as `OneByOne` has their texts -> the cosine of each pair [batch, 1], or u, v,
+    |u - v| and u * v beside one another [batch, 4 x width] float32."""
+
+    def __init__(self, cosine: bool, **options):
+        super().__init__(**{"dtype": "float32", **options})
+        self.cosine = cosine
+
+    def call(self, vectors):
+        first, second = tf.unstack(tf.reshape(vectors, [-1, 2, vectors.shape[-1]]), axis=1)
+        if self.cosine:
+            return tf.reduce_mean(first * second, -1, keepdims=True)
+        return tf.concat([first, second, tf.abs(first - second), first * second], -1)
+
+    def compute_output_spec(self, vectors):
+        return keras.KerasTensor((None, 1 if self.cosine else 4 * vectors.shape[-1]), "float32")
