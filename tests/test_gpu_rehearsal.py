@@ -12,6 +12,7 @@ import yaml
 
 from pipelines.config.registry import tasks
 from tests import numbers_made, processes, test_contract
+from tests.encoders import tiny
 from tests.finished_run import ROOT
 from tests.test_contract import IMAGE_NUMBERS, MADE, SOUND_NUMBERS, TEXT_NUMBERS
 
@@ -103,7 +104,8 @@ def rehearsed(tmp_path_factory) -> dict[str, dict]:
     """Name -> what came of it; all in one process, so that TensorFlow is imported once."""
     folder, cases = tmp_path_factory.mktemp("rehearsal"), dict(CASES)
     if all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text")):
-        processes.run("-m", "tests.encoders.tiny", folder, check=True)
+        for encoder in (tiny.bert, tiny.efficientnet, tiny.whisper):
+            encoder(folder / encoder.__name__)
     else:
         cases = {name: case for name, case in cases.items() if "PRESET" not in str(case)}
     for make in (numbers_made.pictures, numbers_made.texts, numbers_made.tones):
