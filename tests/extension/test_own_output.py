@@ -26,8 +26,8 @@ if __name__ == "__main__":
 SPLIT = {"validation": 0.2, "test": 0.2}
 IMAGES = {"task": "sample.graded_images", "data": {"source": "npz", "path": "images.npz", **SPLIT},
           "model": {"name": "gradients"}, "train": {"batch_size": 32, "epochs": 2}}
-TEXTS = {"task": "sample.graded_texts", "data": {"source": "table", "path": "texts.csv", **SPLIT}, "tokens": {"name": "hashed", "buckets": 1024},
-         "model": {"name": "bag", "width": 8}, "train": {"batch_size": 32, "epochs": 2}}
+TEXTS = {"task": "sample.graded_texts", "data": {"source": "table", "path": "texts.csv", **SPLIT},
+         "tokens": {"name": "hashed", "buckets": 1024}, "model": {"name": "bag", "width": 8}, "train": {"batch_size": 32, "epochs": 2}}
 
 
 def test_with_images_and_with_texts(tmp_path):
