@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import subprocess
 import sys
 from dataclasses import replace
 
@@ -20,9 +21,9 @@ from pipelines.serving.predict import Predictor
 from pipelines.training.evaluation import Evaluator
 from quartet import bare_process
 from tests import processes
-from tests.finished_run import environment
+from tests.finished_run import ROOT, environment, quartet
 
-pytestmark = pytest.mark.slow(seconds=55)
+pytestmark = pytest.mark.slow(seconds=77)
 
 SHARES = {"probabilities", "confidence"}
 SHARED = ("train.precision=float32", "train.devices=cpu", "evaluate.bootstrap=100")
@@ -70,10 +71,12 @@ def runs(table):
     small = ["train.epochs=3", "train.batch_size=32", *SHARED, f"data.path={table}", "evaluate.worst=4", "evaluate.baseline=false",
              "monitor.tensorboard=false"]
     asked = {
-        "bag": ["reject={label: nothing, train: uniform}", "train.epochs=8", "tokens.buckets=4096", "monitor.tensorboard=true"],
+        "bag": ["reject={label: nothing, train: uniform}", "train.epochs=8", "tokens.buckets=20000", "monitor.tensorboard=true"],
         "many": ["data.label_key=tags", "data.labels=many", "tokens={name: subwords, vocabulary: 200}", "train.epochs=6",
                  "model={name: bag, width: 16, pool: root}", "train.learning_rate.peak=0.03"],
         "cnn": ["model={name: cnn, width: 16, filters: 8}", "tokens={name: words, least: 1, limit: 32}", "monitor.tensorboard=true"],
+        "bayes": ["model={name: bag, naive_bayes: true}", "tokens={name: hashed, distinct: true, buckets: 20000}",
+                  "train.tables={optimizer: adagrad, learning_rate: 0.02}"],
         "tf_idf": ["model={name: bag, linear: true, rarity: true, drop_tokens: 0.2}", "train.learning_rate.peak=30",
                    "tokens={name: hashed, characters: [5, 5], distinct: true, buckets: 8192, character_buckets: 4096}",
                    "train.optimizer={name: sgd}", "train.tables={optimizer: sgd}"]}
@@ -232,7 +235,8 @@ def test_an_answer_says_where_it_is_no_more_than_a_guess(runs, loaded, tmp_path)
 
 
 def test_standard_input_is_answered_line_by_line(runs):
-    process = processes.Piped([sys.executable, "-m", "quartet", "predict", str(runs["bag"]), "-"], env=environment())
+    process = subprocess.Popen([sys.executable, "-m", "quartet", "predict", str(runs["bag"]), "-"], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT, env=environment())
     try:
         process.stdin.write(b"the shower is broken\n")
         process.stdin.flush()
@@ -263,3 +267,9 @@ def test_tensorboard_has_texts_and_a_projector(runs, loaded, name):
     number = run.task.input.tokenizer.ids(tf.constant([words[place]]))[0, 0]
     np.testing.assert_allclose([float(value) for value in vectors[place].split("\t")],
                                run.model.get_layer("embedding").variable.value[number], rtol=1e-4, atol=1e-6)
+
+
+def test_the_command_line_trains_the_quick_start(tmp_path):
+    quick = ("train.epochs=1", *SHARED, "evaluate.baseline=false", "monitor.tensorboard=false")
+    done = quartet(*quick, "--runs", str(tmp_path), module="nlp.train", cwd=tmp_path)
+    assert done.returncode == 0 and "test accuracy" in done.stdout + done.stderr
