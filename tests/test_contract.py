@@ -152,9 +152,6 @@ AT_ONCE = FITTED | {"recsys.retrieval/ease", "recsys.ranking/factors", "speech.c
                     "vision.classification/many"}
 CASES = {
     "nlp.classification": Case("nlp/quickstart", ("data.limit=400", "tokens.buckets=1024"), texts),
-    "nlp.classification/pretrained": Case(
-        "nlp/quickstart", ("tokens=null", "model={name: pretrained, preset: '', limit: 16, words: 2, finetune: {name: whole}}"), texts,
-        tiny.bert),
     "nlp.classification/linear": Case("nlp/quickstart", ("tokens=null", "model={name: linear}", "data.limit=400"), texts),
     "nlp.regression": Case(TEXT_NUMBERS, ("target.unit=[EUR, kg]",), texts, data=numbers_made.texts),
     "recsys.ranking": Case(RANKING, (), lambda folder, splits: ['{"user": "3", "item": "5"}', '{"user": "nobody", "item": "7"}']),

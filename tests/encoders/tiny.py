@@ -1,6 +1,5 @@
-"""Tiny encoders with random weights, saved as presets: `python -m tests.encoders.tiny FOLDER` writes FOLDER/bert and so on."""
+"""Tiny encoders with random weights, saved as presets."""
 
-import sys
 from pathlib import Path
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -80,8 +79,3 @@ def efficientnet(folder: Path) -> Path:
     keras_hub.layers.EfficientNetImageConverter(
         image_size=(64, 64), scale=SCALE, offset=OFFSET, interpolation="bicubic").save_to_preset(str(folder))
     return folder
-
-
-if __name__ == "__main__":
-    for encoder in (bert, efficientnet, moonshine, whisper):
-        encoder(Path(sys.argv[1]) / encoder.__name__)
