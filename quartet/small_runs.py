@@ -10,9 +10,12 @@ import numpy as np
 
 from pipelines.base.errors import Interrupted
 from pipelines.config import extensions
+from pipelines.config.load import from_text
 from pipelines.config.schema import Experiment
 from pipelines.config.yaml_text import resolved_yaml
 from pipelines.runs.folder import RunFolder
+from pipelines.runs.launch import task_class
+from pipelines.runs.run import Call, train
 from pipelines.serving.load import load_run
 from pipelines.training.loop import Hook, Loop
 
@@ -43,7 +46,11 @@ def interrupted_and_resumed(train: Callable[..., list[np.ndarray]], steps: int) 
 
 
 def train_on_devices(experiment: Experiment, folder: Path, devices: int) -> list[np.ndarray]:
-    """The weights that a process of its own has trained smoothly on so many parts of the processor."""
+    """The weights that are trained smoothly on so many parts of the processor: on one here, on several in a process of its own."""
+    if devices == 1:
+        smooth = from_text(resolved_yaml(experiment), [*SMOOTH, "train.devices=cpu"]).experiment
+        train(smooth, RunFolder(folder / "device"), Call("check/device", task_class(smooth.task), quiet=True))
+        return weights_of(folder / "device")
     file = folder / f"devices{devices}.yaml"
     file.write_text(resolved_yaml(experiment), encoding="utf-8")
     used = extensions.environment(experiment).get(extensions.VARIABLE, "")

@@ -13,7 +13,7 @@ import pytest
 from tests import numbers_made, processes
 from tests.encoders import tiny
 
-pytestmark = pytest.mark.slow(seconds=60)
+pytestmark = pytest.mark.slow(seconds=75)
 
 SGD = {"optimizer": {"name": "sgd"}, "learning_rate": {"peak": 0.05}, "batch_size": 64, "micro_batch_size": 32, "epochs": 1}
 TUNED = {"batch_size": 16, "micro_batch_size": 4, "epochs": 2, "optimizer": {"name": "sgd", "momentum": 0.9}, "ema": 0.9,

@@ -1,4 +1,4 @@
-"""A rehearsal of GPUs on a processor: a step of every model is compiled by XLA, with the choices that Keras makes on a GPU.
+"""A rehearsal of GPUs on a processor: XLA takes a step of every model for CUDA, with the choices that Keras makes on a GPU.
 
 A GPU is rare where tests run, and what fails there fails at step 1 of everybody's training.
 """
@@ -12,10 +12,11 @@ import yaml
 
 from pipelines.config.registry import tasks
 from tests import numbers_made, processes, test_contract
+from tests.encoders import tiny
 from tests.finished_run import ROOT
 from tests.test_contract import IMAGE_NUMBERS, MADE, PAIRS, SOUND_NUMBERS, TEXT_NUMBERS
 
-pytestmark = pytest.mark.slow(seconds=100)
+pytestmark = pytest.mark.slow(seconds=50)
 
 COMMANDS, TRANSCRIPTION = "speech/quickstart", "speech/yes_no_ctc"
 FEW, WORDS = ("data.limit=40",), "tokens={name: words}"
@@ -109,15 +110,14 @@ def rehearsed(tmp_path_factory) -> dict[str, dict]:
     """Name -> what came of it; all in one process, so that TensorFlow is imported once."""
     folder, cases = tmp_path_factory.mktemp("rehearsal"), dict(CASES)
     if all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text")):
-        processes.run("-m", "tests.encoders.tiny", folder, check=True)
+        for encoder in (tiny.bert, tiny.efficientnet, tiny.whisper):
+            encoder(folder / encoder.__name__)
     else:
         cases = {name: case for name, case in cases.items() if "PRESET" not in str(case)}
     for make in (numbers_made.pictures, numbers_made.texts, numbers_made.pairs, numbers_made.tones):
         make(folder)
     given = json.dumps(cases).replace("PRESET", str(folder)).replace("MADE/", f"{folder}/")
-    # whether XLA takes a step is known before LLVM optimises the code for this processor, which takes longest
-    quick = {**processes.environment(), "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"}
-    done = processes.run("-m", "tests.rehearsal", given, env=quick, check=True, timeout=900)
+    done = processes.run("-m", "tests.rehearsal", given, check=True, timeout=900)
     return {line["name"]: line for line in map(json.loads, done.stdout.splitlines())}
 
 

@@ -16,7 +16,7 @@ LONG = 'run = quartet.train("vision/digits", {"train.epochs": 500, "train.precis
 STOPPED = 'try:\n    ' + LONG + '\nexcept quartet.Interrupted as error:\n    print("stopped:", error)'
 
 
-@pytest.mark.slow(seconds=40)
+@pytest.mark.slow(seconds=70)
 @pytest.mark.usefixtures("forked_trials")
 def test_every_example_of_the_page_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

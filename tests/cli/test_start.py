@@ -2,7 +2,6 @@
 
 import errno
 import json
-import resource
 import subprocess
 import sys
 
@@ -18,68 +17,69 @@ from tests.vision.synthetic_images import folder
 
 pytestmark = pytest.mark.slow
 
+HELP = [("--help",), ("train", "--help"), ("predict", "--help"), ("runs", "compare", "--help")]
+WRONG = {
+    ("train", "vision/digits", "train.epoch=3"): "override 'train.epoch=3': train.epoch: no such setting; did you mean train.epochs?",
+    ("train", "vision/digit"): "did you mean vision/digits?",
+    ("train",): "name an experiment",
+    ("check", "nowhere.yaml"): "nowhere.yaml: there is no such file",
+    ("evaluate", "nowhere"): "nowhere: there is no such run",
+    ("predict", "nowhere", "a.png"): "nowhere: there is no such run",
+    ("export", "nowhere"): "nowhere: there is no such run",
+    ("report", "nowhere"): "nowhere: there is no such run",
+    ("runs", "--runs", "nowhere"): "nowhere: there is no such folder",
+    ("runs", "compare", "nowhere"): "nowhere: there is no such run",
+    ("schema", "vision.nothing"): "'vision.nothing' is no task",
+    ("new", "sound", "--data", "."): "'sound' is no domain",
+    ("train", "--nonsense"): "No such option",
+    ("nonsense",): "No such command",
+}
+DOMAIN = [("vision.train", "--help"), ("vision.train", "train.epoch=3")]
 ASK = """
-import json, runpy, sys
-sys.argv = ["quartet", *json.loads(sys.argv[1])]
-try:
-    runpy.run_module(NAME, run_name="__main__")
-except SystemExit as end:
-    print("MODULES", json.dumps({"status": end.code, "heavy": sorted({"tensorflow", "keras", "sklearn", "matplotlib"} & set(sys.modules))}))
+import contextlib, io, json, runpy, sys, time
+for module, *arguments in json.loads(sys.argv[1]):
+    sys.argv, said, began, status = [module, *arguments], io.StringIO(), time.process_time(), None
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        try:
+            runpy.run_module(module, run_name="__main__")
+        except SystemExit as end:
+            status = end.code
+    heavy = sorted({"tensorflow", "keras", "sklearn", "matplotlib"} & set(sys.modules))
+    print(json.dumps([status, said.getvalue(), time.process_time() - began, heavy]))
 """
 
 
-def asked(*arguments: str, module: str = "quartet") -> tuple[dict, str, float]:
-    """(exit status and heavy modules, everything printed, seconds of processor)."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run([sys.executable, "-c", ASK.replace("NAME", repr(module)), json.dumps(arguments)], capture_output=True, text=True,
-                          cwd=ROOT, env=environment(), check=False)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    said = [line for line in done.stdout.splitlines() if line.startswith("MODULES")]
-    assert said, done.stderr
-    return json.loads(said[0].removeprefix("MODULES")), done.stdout + done.stderr, after.ru_utime - before.ru_utime
+@pytest.fixture(scope="module")
+def asked() -> dict[tuple[str, ...], tuple[int, str]]:
+    """Call -> (exit status, everything printed); all in one process, each at once and without TensorFlow."""
+    calls = [*(("quartet", *call) for call in (*HELP, *WRONG)), *DOMAIN]
+    done = subprocess.run([sys.executable, "-c", ASK, json.dumps(calls)], capture_output=True, text=True, cwd=ROOT, env=environment(),
+                          check=True)
+    found = {}
+    for call, line in zip(calls, done.stdout.splitlines(), strict=True):
+        status, said, seconds, heavy = json.loads(line)
+        assert seconds < 1.0 and not heavy, call
+        found[call] = status, said
+    return found
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("train", "--help"), ("predict", "--help"), ("runs", "compare", "--help")])
-def test_help_is_quick_and_needs_no_tensorflow(arguments):
-    found, said, seconds = asked(*arguments)
-    assert found == {"status": 0, "heavy": []}
-    assert "Usage:" in said
-    assert seconds < 1.0
+@pytest.mark.parametrize("call", HELP)
+def test_help_is_quick_and_needs_no_tensorflow(asked, call):
+    status, said = asked[("quartet", *call)]
+    assert status == 0 and "Usage:" in said
 
 
-def test_help_of_a_domain_is_that_of_training():
-    found, said, _ = asked("--help", module="vision.train")
-    assert found == {"status": 0, "heavy": []}
-    assert "Usage: python -m vision.train" in said and "--fresh" in said
+def test_help_of_a_domain_is_that_of_training_and_without_config_it_takes_its_quick_start(asked):
+    status, said = asked[DOMAIN[0]]
+    assert status == 0 and "Usage: python -m vision.train" in said and "--fresh" in said
+    status, said = asked[DOMAIN[1]]
+    assert status == 2 and "did you mean train.epochs?" in said
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (("train", "vision/digits", "train.epoch=3"), "override 'train.epoch=3': train.epoch: no such setting; did you mean train.epochs?"),
-    (("train", "vision/digit"), "did you mean vision/digits?"),
-    (("train",), "name an experiment"),
-    (("check", "nowhere.yaml"), "nowhere.yaml: there is no such file"),
-    (("evaluate", "nowhere"), "nowhere: there is no such run"),
-    (("predict", "nowhere", "a.png"), "nowhere: there is no such run"),
-    (("export", "nowhere"), "nowhere: there is no such run"),
-    (("report", "nowhere"), "nowhere: there is no such run"),
-    (("runs", "--runs", "nowhere"), "nowhere: there is no such folder"),
-    (("runs", "compare", "nowhere"), "nowhere: there is no such run"),
-    (("schema", "vision.nothing"), "'vision.nothing' is no task"),
-    (("new", "sound", "--data", "."), "'sound' is no domain"),
-    (("train", "--nonsense"), "No such option"),
-    (("nonsense",), "No such command"),
-])
-def test_wrong_calls_end_with_2_at_once(arguments, message):
-    found, said, seconds = asked(*arguments)
-    assert found == {"status": 2, "heavy": []}
-    assert message in said
-    assert "Traceback" not in said
-    assert seconds < 1.0
-
-
-def test_without_config_a_domain_takes_its_quick_start():
-    found, said, _ = asked("train.epoch=3", module="vision.train")
-    assert found["status"] == 2 and "did you mean train.epochs?" in said
+@pytest.mark.parametrize("call", WRONG)
+def test_wrong_calls_end_with_2_at_once(asked, call):
+    status, said = asked[("quartet", *call)]
+    assert status == 2 and WRONG[call] in said and "Traceback" not in said
 
 
 def test_the_schema_is_json_and_new_never_writes_over(tmp_path):

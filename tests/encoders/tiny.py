@@ -1,6 +1,5 @@
-"""Tiny encoders with random weights, saved as presets: `python -m tests.encoders.tiny FOLDER` writes FOLDER/bert and so on."""
+"""Tiny encoders with random weights, saved as presets."""
 
-import sys
 from pathlib import Path
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -85,8 +84,3 @@ def efficientnet(folder: Path, *, widths: tuple[int, ...] = (8, 16)) -> Path:
 def pyramid(folder: Path) -> Path:
     """`efficientnet` with features of a half to a thirty-second of the size."""
     return efficientnet(folder, widths=(8, 8, 16, 16))
-
-
-if __name__ == "__main__":
-    for encoder in (bert, efficientnet, moonshine, whisper):
-        encoder(Path(sys.argv[1]) / encoder.__name__)

@@ -10,7 +10,7 @@ import pytest
 from tests import processes
 from tests.finished_run import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(seconds=75)
 
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests import processes
 
-pytestmark = pytest.mark.slow(seconds=60)
+pytestmark = pytest.mark.slow(seconds=40)
 
 FILE = Path(__file__).with_name("my_masks.py")
 PROGRAM = """

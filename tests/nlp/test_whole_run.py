@@ -23,7 +23,7 @@ from quartet import bare_process
 from tests import processes
 from tests.finished_run import ROOT, environment, quartet
 
-pytestmark = pytest.mark.slow(seconds=100)
+pytestmark = pytest.mark.slow(seconds=77)
 
 SHARES = {"probabilities", "confidence"}
 SHARED = ("train.precision=float32", "train.devices=cpu", "evaluate.bootstrap=100")

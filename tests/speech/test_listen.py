@@ -103,7 +103,6 @@ def run(tmp_path_factory):
     return place / "run"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("live", [False, True])
 def test_the_command_finds_commands_in_a_file_and_in_standard_input(run, tmp_path, live):
     samples = recording()

@@ -40,7 +40,6 @@ def test_a_shipped_experiment(name, tmp_path):
         assert transcript_model(small, width=experiment.frontend.mels, tokens=30, facts={}).output_shape == (None, None, 31)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "overrides"), [
     ("speech_commands", ["model.width=8", "model.depth=[1, 1, 1, 1]", "train.batch_size=8"]),
     ("librispeech_conformer", ["model.width=16", "model.depth=1", "tokens.size=12", "train.batch_size=4", "train.micro_batch_size=null"]),
@@ -87,7 +86,6 @@ def command(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return processes.run("-m", *arguments, cwd=folder)
 
 
-@pytest.mark.slow
 def test_from_own_recordings_to_a_transcript_with_times(tmp_path):
     """Trains on a table of tones, then predicts files, a long one among them, and a broken one."""
     rng = np.random.default_rng(0)

@@ -25,7 +25,7 @@ from tests import processes
 from tests.training.runs import At, Killed, assert_same_outcome, checkpoint, interrupt, kill, model_weights, rows, run, whole
 from tests.training.toy import ToyInput, ToyOutput, ToyTask, experiment
 
-pytestmark = pytest.mark.slow(seconds=80)
+pytestmark = pytest.mark.slow(seconds=50)
 
 ROOT = Path(__file__).parent.parent.parent
 STEPS = 5  # an epoch of 200 examples in batches of 48
@@ -42,10 +42,9 @@ class Damaged(ToyTask):
         return made
 
 
-@pytest.mark.parametrize("precision", ["float32", "float16"])
-def test_a_loss_that_is_not_finite_names_the_example_and_keeps_the_checkpoint(tmp_path, precision):
+def test_a_loss_that_is_not_finite_names_the_example_and_keeps_the_checkpoint(tmp_path):
     with pytest.raises(TrainingError) as caught:
-        run(tmp_path, task=Damaged, callbacks=[At()], train={"precision": precision})
+        run(tmp_path, task=Damaged, callbacks=[At()])
     text = str(caught.value)
     step = next(step for step in range(STEPS) if 131 in order.batch_numbers(order.Plan(200, 48), 0, tf.constant(step, tf.int64))[0][:48])
     assert f"not finite at step {step:,} (epoch 1): loss nan, gradient norm nan, learning rate 0.02" in text
@@ -194,7 +193,7 @@ def test_a_full_disk_for_other_files_ends_in_plain_words_and_the_same_command_go
             raise OSError(errno.ENOSPC, "No space left on device")
         replace(source, target, **folders)
 
-    for name in ("experiment.yaml", "environment.json", "metrics.jsonl", "report.html", "report.json"):
+    for name in ("experiment.yaml", "metrics.jsonl", "report.json"):
         with monkeypatch.context() as patch:
             patch.setattr(os, "replace", full)
             with pytest.raises(WriteError, match=f"{name}: cannot be written: the disk is full; free some space and give") as caught:

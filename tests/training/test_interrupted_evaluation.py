@@ -14,10 +14,11 @@ EVERY = {"train": {"ema": 0.9, "log_every": 2}}
 SELDOM = {"train": {**EVERY["train"], "checkpoint_seconds": 3600.0}}
 
 
-@pytest.fixture
-def undisturbed(tmp_path):
-    whole(tmp_path / "whole", **EVERY)
-    return tmp_path / "whole"
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    whole(folder, **EVERY)
+    return folder
 
 
 def at_validation(monkeypatch, epoch: int, action) -> list[int]:
@@ -38,8 +39,8 @@ def at_validation(monkeypatch, epoch: int, action) -> list[int]:
     return judged
 
 
-@pytest.mark.parametrize("epoch", [2, 3])
-def test_a_signal_while_an_epoch_is_judged_saves_it_at_once(tmp_path, monkeypatch, undisturbed, epoch):
+def test_a_signal_while_an_epoch_is_judged_saves_it_at_once(tmp_path, monkeypatch, undisturbed):
+    epoch = 2
     with monkeypatch.context() as patch:
         judged = at_validation(patch, epoch, interrupt)
         with pytest.raises(Interrupted, match=f"interrupted at step {epoch * STEPS} of 15"):

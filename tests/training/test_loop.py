@@ -23,7 +23,7 @@ from tests.signals import send
 from tests.training.runs import At, Killed, assert_same_outcome, checkpoint, interrupt, kill, killed, model_weights, rows, run, whole
 from tests.training.toy import ToyInput, ToyOutput, ToyTask, experiment
 
-pytestmark = pytest.mark.slow(seconds=80)
+pytestmark = pytest.mark.slow(seconds=50)
 
 STEPS = 5  # an epoch of 200 examples in batches of 48
 

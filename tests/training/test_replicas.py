@@ -12,7 +12,7 @@ import pytest
 from tests import processes
 from tests.training.toy import encoder
 
-pytestmark = pytest.mark.slow(seconds=80)
+pytestmark = pytest.mark.slow(seconds=66)
 
 CASES = {
     "dropout, uneven last batch": {"model": "smooth dropout"},

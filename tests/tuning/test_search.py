@@ -19,7 +19,7 @@ from pipelines.commands.main import train_main, tune_main
 from tests import processes
 from tests.waiting import until, until_or_over
 
-pytestmark = [pytest.mark.slow(seconds=80), pytest.mark.usefixtures("forked_trials")]
+pytestmark = [pytest.mark.slow(seconds=67), pytest.mark.usefixtures("forked_trials")]
 
 EXPERIMENT = """\
 # A search for tests.

@@ -15,7 +15,7 @@ from pipelines.serving.predict import Predictor
 from tests.data.prepared import need, prepare
 from tests.vision.synthetic_images import folder
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(seconds=50)
 
 SHORT = ["train.epochs=1", "train.precision=float32", "train.devices=cpu", "evaluate.bootstrap=100", "evaluate.worst=4",
          "monitor.tensorboard=false"]
@@ -48,7 +48,6 @@ def test_a_folder_of_images_with_its_own_splits(tmp_path):
     assert len(found) == 8 and {one.values["label"] for one in found} <= {"cat", "dog"}
 
 
-@pytest.mark.slow
 def test_imagenet_streamed_with_random_crops(tmp_path):
     place = prepare(tmp_path / "tfds", sizes=True, count=20)
     report, run = trained("vision/imagenet_resnet50", tmp_path, [
@@ -61,7 +60,6 @@ def test_imagenet_streamed_with_random_crops(tmp_path):
     assert {one.values["label"] for one in answered(run, [images])} <= {"a", "b"}
 
 
-@pytest.mark.slow
 @pytest.mark.realdata
 def test_cifar10_exported_and_predicting(tmp_path):
     need("cifar10")

@@ -1,8 +1,9 @@
-"""Every shipped image experiment is valid, opens with its command, fits a screen, and has a model that builds."""
+"""Every shipped image experiment is valid, opens with its command, fits a screen; one of each model builds."""
 
 from pathlib import Path
 
 import pytest
+import yaml
 
 from pipelines.base.errors import ConfigError
 from pipelines.config.load import load
@@ -17,6 +18,7 @@ FOLDER = Path(__file__).parents[2] / "configs" / "vision"
 SHIPPED = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 SHAPES = {"cifar10": (32, 3, 10), "fashion_mnist": (28, 1, 10), "digits": (8, 1, 10), "imagenet": (224, 3, 1000), "folder": (128, 3, 5),
           "numbers": (128, 3, 1), "labels": (128, 3, 3)}
+BUILT = {yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))["model"]["name"]: name for name in SHIPPED}.values()
 OWN_DATA = ("folder", "labels", "numbers")  # whose path is the user's
 
 
@@ -32,12 +34,14 @@ def test_a_shipped_experiment(name, tmp_path):
     assert text.startswith("# ") and f"\n#   python -m vision.train vision/{name}" in text
     given = [f"data.path={tmp_path}"] if name in OWN_DATA else []
     experiment = load(f"vision/{name}", given).experiment
+    size, channels, classes = next(shape for prefix, shape in SHAPES.items() if name.startswith(prefix))
+    assert experiment.data.image_size in (None, size)
+    if name not in BUILT:
+        return
     facts = {}
     if isinstance(experiment.model, Pretrained):
         experiment = load(f"vision/{name}", [*given, f"model.preset={tiny.efficientnet(tmp_path / 'tiny')}"]).experiment
         facts = pretrained.learn(experiment.model)
-    size, channels, classes = next(shape for prefix, shape in SHAPES.items() if name.startswith(prefix))
-    assert experiment.data.image_size in (None, size)
     model = models.build(experiment.model, image_size=(size, size), channels=channels, classes=classes, mean=[127.0] * channels,
                          std=[60.0] * channels, facts=facts)
     assert model.output_shape == (None, classes)
