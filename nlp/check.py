@@ -22,7 +22,7 @@ from pipelines.data.divide import divide
 from pipelines.data.kinds import pair_in
 from pipelines.data.opened import LENIENT
 from pipelines.data.source import Source, origin
-from pipelines.stores.copies import local
+from pipelines.stores.remote import local
 
 IDENTICAL = "the same text"
 MARKUP = 0.02  # share of texts with tags from which tokens.html is suggested

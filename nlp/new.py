@@ -17,8 +17,8 @@ from pipelines.data.english import are_english
 from pipelines.data.frame import COMMENTS
 from pipelines.data.kinds import question, reading
 from pipelines.encoders.finetune import FROZEN_BELOW, Frozen, by_examples
+from pipelines.encoders.listing import FOLDS_CHOOSE, choices, noted, propose
 from pipelines.encoders.presets import Preset
-from pipelines.encoders.proposal import FOLDS_CHOOSE, choices, noted, propose
 
 TASKS = ("classification", "regression", "pair_classification", "pair_regression")
 _UNEVEN = 5.0  # largest class over smallest from which a comment says how to weigh classes

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pipelines.base.errors import ConfigError, DataError, Interrupted, QuartetError, TrainingError, Untrusted
-    from pipelines.base.metric_kinds import MetricKind
+    from pipelines.base.formatting import MetricKind
     from pipelines.base.storage import Storage
     from pipelines.config.guard import Guard
     from pipelines.config.schema import Data, Experiment, Section, setting
     from pipelines.config.variants import Variants
+    from pipelines.data.draws import integers, uniform
     from pipelines.data.files import FileSource
     from pipelines.data.memory import Recordings
-    from pipelines.data.random import integers, uniform
     from pipelines.data.source import ArraySource, Source
     from pipelines.runs.launcher import Launcher
     from pipelines.runs.run_hook import RunHook
@@ -43,8 +43,7 @@ if TYPE_CHECKING:
         Task,
         kept,
     )
-    from pipelines.task.results import Baseline, Judgement, Metric
-    from pipelines.task.worst_examples import worst_examples
+    from pipelines.task.results import Baseline, Judgement, Metric, worst_examples
     from pipelines.training.transform import Transform
     from quartet.drafts import Draft, new
     from quartet.extend import (
@@ -100,7 +99,7 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "Judgement": "pipelines.task.results",
     "Launcher": "pipelines.runs.launcher",
     "Metric": "pipelines.task.results",
-    "MetricKind": "pipelines.base.metric_kinds",
+    "MetricKind": "pipelines.base.formatting",
     "register_augmentation": "quartet.extend",
     "register_command": "quartet.extend",
     "register_domain": "quartet.extend",
@@ -130,8 +129,8 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
                      "Splits", "Task"), "pipelines.task.contract"),
     "Transform": "pipelines.training.transform",
     "Storage": "pipelines.base.storage",
-    **dict.fromkeys(("integers", "uniform"), "pipelines.data.random"),
-    "worst_examples": "pipelines.task.worst_examples",
+    **dict.fromkeys(("integers", "uniform"), "pipelines.data.draws"),
+    "worst_examples": "pipelines.task.results",
 }
 
 __all__ = [

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, Literal, TypeVar, get_args
 
 from pipelines.base.errors import ConfigError
-from pipelines.base.metric_kinds import MetricKind, declare
+from pipelines.base.formatting import MetricKind, declare
 from pipelines.config import registry
 from pipelines.config.doors import (
     COMMANDS,

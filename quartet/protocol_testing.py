@@ -82,7 +82,7 @@ class _Doubling:
 @contextmanager
 def _running(protocols: list[ServerProtocol], model: Answerer | None = None) -> Iterator[tuple[int, list[tuple[str, list[str]]]]]:
     """The port of a server in a thread, and the paths of its routes with their methods."""
-    from pipelines.serving.http.running import Server, make_site
+    from pipelines.serving.http.app import Server, make_site
 
     options = Options(limit=1 << 20, drain=5.0)
     for protocol in protocols:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.stored import read_bytes
 from pipelines.runs.folder import RunFolder
-from quartet.experiments import Settings, overrides
+from quartet.drafts import Settings, overrides
 from quartet.process import for_python, options_of, tensorflow
 
 if TYPE_CHECKING:

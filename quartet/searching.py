@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.base.errors import ConfigError
 from pipelines.tuning.search_folder import SearchFolder
-from quartet.experiments import Given, Settings, choose
+from quartet.drafts import Given, Settings, choose
 from quartet.process import for_python, options_of, tensorflow
 from quartet.run import framed
 

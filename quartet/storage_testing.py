@@ -12,9 +12,7 @@ from pipelines.config.guard import Guard
 from pipelines.config.registry import import_extensions
 from pipelines.runs.folder import RunFolder
 from pipelines.serving.load import load_run
-from pipelines.stores.copies import local, named
-from pipelines.stores.output import OutputFolder, file_for
-from pipelines.stores.remote import Remote, address_of, remote_of
+from pipelines.stores.remote import OutputFolder, Remote, address_of, file_for, local, named, remote_of
 
 
 def check_storage(storage: type[Storage], folder: Path) -> None:

@@ -1,16 +1,25 @@
 """The contract test of a task: `quartet.testing.check_task`, and its parts, which our own tasks' tests call one by one."""
 
+import atexit
+import functools
 import importlib.util
 import json
-from collections.abc import Mapping, Sequence
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from pipelines.config.load import from_dict
+from pipelines.base.errors import Interrupted
+from pipelines.config import extensions
+from pipelines.config.load import from_dict, from_text
 from pipelines.config.schema import Experiment
+from pipelines.config.yaml_text import resolved_yaml
+from pipelines.data.divide import Splits
 from pipelines.data.source import Source
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.launch import task_class
@@ -21,11 +30,124 @@ from pipelines.serving.export import export
 from pipelines.serving.exported import refuse_reaching
 from pipelines.serving.load import load_run
 from pipelines.serving.predict import Predictor
-from pipelines.task.form import KINDS
-from pipelines.task.splits import Splits
+from pipelines.task.form import FIELD_KINDS
 from pipelines.training.evaluation import Evaluator
-from quartet import bare_process
-from quartet.small_runs import interrupted_and_resumed, same, train_on_devices, weights_of
+from pipelines.training.loop import Hook, Loop
+
+PROGRAM = """
+import contextlib
+import importlib.machinery
+import io
+import json
+import os
+import sys
+import traceback
+
+FORBIDDEN = {"keras", "quartet", "pipelines", "vision", "speech", "nlp", "recsys", "keras_hub", "keras_rs", "tf_keras"} - set(sys.argv[1:])
+
+class Forbidden:  # TensorFlow looks where keras lies, which it may; importing it fails
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in FORBIDDEN:
+            return importlib.machinery.ModuleSpec(name, self, origin=f"/nowhere/{name}/__init__.py")
+
+    def create_module(self, spec):
+        raise ImportError(f"{spec.name} is forbidden here")
+
+    def exec_module(self, module):
+        pass
+
+sys.meta_path.insert(0, Forbidden())
+replies = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)  # what libraries print themselves is no reply
+for line in sys.stdin:
+    asked, printed, failed = json.loads(line), io.StringIO(), None
+    os.chdir(asked["folder"])
+    sys.argv = ["alone.py", *asked["arguments"]]
+    try:
+        with contextlib.redirect_stdout(printed):
+            exec(compile(asked["program"], "alone.py", "exec"), {"__name__": "__main__"})
+    except BaseException:
+        failed = traceback.format_exc()
+    print(json.dumps([printed.getvalue(), failed]), file=replies, flush=True)
+"""
+
+
+@functools.cache
+def process(*allowed: str) -> subprocess.Popen:
+    """The process of this process; it ends with it. `allowed` are modules that it may import, where a library needs them."""
+    started = subprocess.Popen([sys.executable, "-I", "-c", PROGRAM, *allowed], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               stderr=subprocess.DEVNULL, text=True,
+                               env={"PATH": "/usr/bin:/bin", "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"})
+    atexit.register(started.kill)
+    return started
+
+
+def run(program: str, *arguments: str | Path, folder: Path, needs: tuple[str, ...] = ()) -> str:
+    """What the program prints; it runs in `folder` with the arguments in sys.argv, once the modules that it needs are imported."""
+    there = process(*(["keras"] if "tensorflow_text" in needs else []))  # its layers derive from tf.keras'
+    program = "".join(f"import {name}\n" for name in needs) + program
+    assert there.stdin and there.stdout
+    asked = {"program": program, "arguments": [str(one) for one in arguments], "folder": str(folder)}
+    print(json.dumps(asked), file=there.stdin, flush=True)
+    reply = there.stdout.readline()
+    assert reply, f"the process ended with status {there.wait(10)}"
+    printed, failed = json.loads(reply)
+    assert failed is None, failed
+    return printed
+
+
+SMOOTH = ["train.optimizer={name: sgd}", "train.learning_rate={peak: 0.01, schedule: constant}"]  # rounding stays rounding
+
+
+class InterruptAfter(Hook):
+    """Ends a training as Ctrl-C does, once its state is whole."""
+
+    def __init__(self, steps: int):
+        self.steps = steps
+
+    def next_stop(self, loop: Loop) -> int | None:
+        return self.steps if loop.step < self.steps else None
+
+    def on_steps(self, loop: Loop) -> None:
+        if loop.step >= self.steps:
+            loop.interrupted = 2
+
+
+def interrupted_and_resumed(train: Callable[..., list[np.ndarray]], steps: int) -> list[np.ndarray]:
+    """The weights of a training that is interrupted after some steps and resumed; `train` takes further hooks of the loop."""
+    try:
+        train((InterruptAfter(steps),))
+    except Interrupted:
+        return train()
+    raise AssertionError("the run was not interrupted")
+
+
+def train_on_devices(experiment: Experiment, folder: Path, devices: int) -> list[np.ndarray]:
+    """The weights that are trained smoothly on so many parts of the processor: on one here, on several in a process of its own."""
+    if devices == 1:
+        smooth = from_text(resolved_yaml(experiment), [*SMOOTH, "train.devices=cpu"]).experiment
+        train(smooth, RunFolder(folder / "device"), Call("check/device", task_class(smooth.task), quiet=True))
+        return weights_of(folder / "device")
+    file = folder / f"devices{devices}.yaml"
+    file.write_text(resolved_yaml(experiment), encoding="utf-8")
+    used = extensions.environment(experiment).get(extensions.VARIABLE, "")
+    command = [sys.executable, "-m", "quartet", "train", str(file), *SMOOTH, f"train.devices={devices}", "--runs", str(folder / "runs"),
+               "--name", "checked", "--quiet", *(part for name in used.split(os.pathsep) if name for part in ("--use", name))]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return weights_of(next((folder / "runs").glob(f"**/devices{devices}/checked")))
+
+
+def weights_of(run: Path) -> list[np.ndarray]:
+    """The weights of a finished run."""
+    return [np.asarray(weight) for weight in load_run(RunFolder(run), where="cpu").model.get_weights()]
+
+
+def same(one: list[np.ndarray], other: list[np.ndarray]) -> bool:
+    """Whether weights are equal to the last bit."""
+    return [weight.tobytes() for weight in one] == [weight.tobytes() for weight in other]
+
 
 QUICK: dict[str, dict[str, Any]] = {
     "train": {"epochs": 2, "precision": "float32", "devices": "cpu", "deterministic": True},
@@ -143,7 +265,7 @@ def check_export(run: Any, rows: Sequence[dict[str, Any]], folder: Path) -> Path
     refuse_reaching(target)  # what a server accepts of strangers includes every export of ours
     np.savez(folder / "raw.npz", **{name: _plain(value) for name, value in raw.items()})  # type: ignore[arg-type]
     needs = run.task.input.signature.needs
-    bare_process.run(ANSWER, target, "raw.npz", "answer.npz", folder=folder, needs=needs)
+    run(ANSWER, target, "raw.npz", "answer.npz", folder=folder, needs=needs)
     with np.load(folder / "answer.npz") as given:
         assert set(given.files) == set(expected)
         for name, value in expected.items():
@@ -154,7 +276,7 @@ def check_export(run: Any, rows: Sequence[dict[str, Any]], folder: Path) -> Path
     if "image" in raw:  # the README's example reads one
         (folder / "example").write_bytes(raw["image"][0].numpy())
     readme = (target / "README.txt").read_text(encoding="utf-8")
-    bare_process.run("\n".join(line[4:] for line in readme.splitlines() if line.startswith("    ")), folder=folder, needs=needs)
+    run("\n".join(line[4:] for line in readme.splitlines() if line.startswith("    ")), folder=folder, needs=needs)
     missing = set(run.task.input.raw_spec()) - {*run.task.input.signature.meanings}
     assert not missing or not run.task.input.signature.meanings, f"Input.signature has no meaning of {missing}"
     return target
@@ -181,7 +303,7 @@ def check_page(run: Any) -> None:
     """A person can enter every input on the page."""
     form = run.task.input.requests.form()
     names = [field.name for field in form]
-    assert form and len(set(names)) == len(names) and {field.kind for field in form} <= set(KINDS), f"the page's form is {form}"
+    assert form and len(set(names)) == len(names) and {field.kind for field in form} <= set(FIELD_KINDS), f"the page's form is {form}"
 
 
 def check_server(run: Any, rows: Sequence[dict[str, Any]], inputs: Sequence[Any]) -> None:

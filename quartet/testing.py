@@ -29,11 +29,11 @@ from pipelines.serving.predict import Predictor
 from pipelines.training.loop import Hook
 from pipelines.training.transform import Transform
 from quartet.protocol_testing import check_protocol as check_protocol
-from quartet.small_runs import interrupted_and_resumed, same, train_on_devices, weights_of
 from quartet.storage_testing import check_guard as check_guard
 from quartet.storage_testing import check_remote as check_remote
 from quartet.storage_testing import check_storage as check_storage
 from quartet.task_testing import check_task as check_task
+from quartet.task_testing import interrupted_and_resumed, same, train_on_devices, weights_of
 
 EXPERIMENT: dict[str, Any] = {"task": "vision.classification", "data": {"source": "digits"}, "model": {"name": "cnn", "widths": [4]},
               "train": {"epochs": 2, "batch_size": 256, "precision": "float32", "devices": "cpu", "deterministic": True},

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quartet.experiments import Given, Settings, choose
+from quartet.drafts import Given, Settings, choose
 from quartet.process import for_python, options_of, tensorflow
 from quartet.run import Run
 
@@ -67,7 +67,7 @@ def train(experiment: "Given | Run" = None, settings: Settings = None, *, data: 
 
 def _train(experiment: Given, settings: Settings, data: Any, runs: Path, name: str | None, fresh: bool,
            callbacks: "Sequence[keras.callbacks.Callback]", quiet: bool) -> Run:
-    from pipelines.base.screen import Screen
+    from pipelines.base.terminal import Screen
     from pipelines.config import guard
     from pipelines.config.yaml_text import resolved_yaml
     from pipelines.runs.folder import run_folder, unfinished

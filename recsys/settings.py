@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from pipelines.base.metric_kinds import HIGH_SHARE, MetricKind, declare
+from pipelines.base.formatting import HIGH_SHARE, MetricKind, declare
 from pipelines.config.registry import register_task
 from pipelines.config.schema import Evaluate, Experiment, Overridable, Section, Share, TableData, WithHeads, location_problems, setting
 from pipelines.config.variants import Variants
@@ -254,7 +254,7 @@ class Dlrm(Section):
     history: int = setting(0, "attend to this many earlier ratings of the user (needs user, item and rating); 0: none", unit="items", ge=0)
 
 
-@RANKING_MODELS.register("recsys.models.factors:FactorsModel")
+@RANKING_MODELS.register("recsys.models.closed_form:FactorsModel")
 class Factors(Section):
     """Mean, biases, and the product of a user's and an item's factors by alternating least squares (Koren, Bell and Volinsky 2009).
 

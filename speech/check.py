@@ -19,14 +19,14 @@ from pipelines.data.divide import divide, own_parts
 from pipelines.data.frame import open_frame
 from pipelines.data.opened import LENIENT
 from pipelines.data.source import Source
-from pipelines.stores.copies import local
+from pipelines.stores.remote import local
 from speech.data import pretrained
 from speech.data.audio import SILENT
 from speech.data.connected_digits import open_connected
 from speech.data.enough import too_little
 from speech.data.features import FrontEnd
 from speech.data.inspection import group_column
-from speech.data.ljspeech import is_lj
+from speech.data.manifests import is_lj
 from speech.data.recordings import Recordings
 from speech.data.sources import open_data
 from speech.data.splits import class_labels, divided, unknown_parts

@@ -14,8 +14,8 @@ from pipelines.data.english import are_english
 from pipelines.data.frame import COMMENTS
 from pipelines.data.kinds import Question, labels_in, question, reading, separator_in
 from pipelines.encoders.finetune import FROZEN_BELOW
+from pipelines.encoders.listing import BLENDED, FOLDS_CHOOSE, Proposal, choices, noted, propose
 from pipelines.encoders.presets import Preset
-from pipelines.encoders.proposal import BLENDED, FOLDS_CHOOSE, Proposal, choices, noted, propose
 from speech.data import audio
 from speech.data.enough import too_little
 from speech.data.inspection import ROLES as ROLES

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from pipelines.base.metric_kinds import LOW, LOW_SHARE, MetricKind, declare
+from pipelines.base.formatting import LOW, LOW_SHARE, MetricKind, declare
 from pipelines.config.label_settings import LabelData, problems_of_labels
 from pipelines.config.registry import register_task
 from pipelines.config.schema import (

@@ -15,8 +15,8 @@ from pipelines.data.columns import number_of
 from pipelines.data.frame import COMMENTS
 from pipelines.data.kinds import Question, labels_in, question, reading, separator_in
 from pipelines.encoders.finetune import Frozen, by_examples
+from pipelines.encoders.listing import BLENDED, FOLDS_CHOOSE, choices, noted, propose
 from pipelines.encoders.presets import Preset
-from pipelines.encoders.proposal import BLENDED, FOLDS_CHOOSE, choices, noted, propose
 from vision import new_boxes, new_masks
 from vision.data.annotations import boxes_in
 from vision.data.inspection import ROLES as ROLES

@@ -9,8 +9,8 @@ import numpy as np
 
 from pipelines.config.draft import Asked, Draft, Entry, section
 from pipelines.data.divide import find
+from pipelines.encoders.listing import propose
 from pipelines.encoders.presets import Preset
-from pipelines.encoders.proposal import propose
 from pipelines.machine.startup import start_tensorflow
 from vision.data.annotations import Form
 from vision.data.inspection import headers_of

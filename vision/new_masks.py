@@ -5,8 +5,8 @@ from pathlib import Path
 
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked, Draft, Entry, section
+from pipelines.encoders.listing import propose
 from pipelines.encoders.presets import Preset
-from pipelines.encoders.proposal import propose
 from vision.data.masks.inspection import SeenMasks
 from vision.data.masks.values import value_of
 

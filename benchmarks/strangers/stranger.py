@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pipelines.base.metric_kinds import better
+from pipelines.base.formatting import better
 
 FILES = Path(os.environ.get("QUARTET_FILES", "~/quartet-files")).expanduser()  # data sets as their owners publish them
 HELD_OUT = 0.25  # share of train for validation while defaults are chosen, where the data bring no validation split

@@ -26,9 +26,7 @@ from pipelines.config import extensions, guard
 from pipelines.data.reasons import reason
 from pipelines.runs.launcher import PredictCall
 from pipelines.serving.output import Prediction, Shown, as_object, to_binary
-from pipelines.stores.copies import inputs, named
-from pipelines.stores.output import OutputFolder
-from pipelines.stores.remote import address_of
+from pipelines.stores.remote import OutputFolder, address_of, inputs, named
 
 INPUTS, BYTES = 1024, 16 << 20  # of a part, at most
 AHEAD = 2  # parts that an actor has, so that it need not wait for the next one

@@ -72,7 +72,7 @@ class Writer:
         extensions.use(order.uses)
         from pathlib import Path
 
-        from pipelines.stores.output import OutputFolder
+        from pipelines.stores.remote import OutputFolder
         from pipelines.task.prepared import Work
 
         try:

@@ -13,8 +13,8 @@ from typing import Any
 
 from extensions.gateway.options import ServeOptions
 from extensions.gateway.tokens import Tokens
+from pipelines.serving.http.bodies import Refused
 from pipelines.serving.http.observing import Exchange, answer_error
-from pipelines.serving.http.refusals import Refused
 
 HEALTH = {"/health", "/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"}  # probes have no token
 CLIENTS = 10_000  # whose rate is known at the same time

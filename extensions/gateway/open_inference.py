@@ -16,10 +16,9 @@ from starlette.routing import Route
 
 from extensions.gateway.tensors import as_texts, columns_of, rows_of, sizes
 from pipelines.serving.http.app import Json, find_model, route
-from pipelines.serving.http.bodies import Share, body_of, check_count, decoded, json_of
+from pipelines.serving.http.bodies import Refused, Share, body_of, check_count, decoded, json_of
 from pipelines.serving.http.hosting import Hosted
 from pipelines.serving.http.observing import Exchange
-from pipelines.serving.http.refusals import Refused
 from pipelines.serving.output import as_json
 from pipelines.serving.protocol import ServerProtocol, Site
 

@@ -13,7 +13,7 @@ from extensions.gateway.tensors import is_text, sizes
 from pipelines.serving.http.app import Json, route
 from pipelines.serving.http.hosting import Models
 from pipelines.serving.protocol import ServerProtocol, Site
-from pipelines.task.answers import FILES, ending
+from pipelines.task.form import FILES, ending
 
 ERRORS = {
     "400": "The request is not valid.", "404": "There is no such model or version.", "408": "The request comes too slowly.",

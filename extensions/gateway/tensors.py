@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipelines.base.errors import DataError
-from pipelines.serving.http.bodies import decoded
-from pipelines.serving.http.refusals import Refused
+from pipelines.serving.http.bodies import Refused, decoded
 from pipelines.serving.output import Prediction
-from pipelines.task.answers import ending
+from pipelines.task.form import ending
 from pipelines.task.requests import raw_example
 
 if TYPE_CHECKING:

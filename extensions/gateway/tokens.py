@@ -15,7 +15,7 @@ import re
 from pathlib import Path
 
 from pipelines.base.errors import ConfigError, DataError
-from pipelines.base.regular import read_small
+from pipelines.base.inside import read_small
 
 LINE = re.compile(r"([A-Za-z0-9_.@-]{1,100})\s+sha256:([0-9a-fA-F]{64})")
 LARGEST = 1 << 20  # bytes of the file

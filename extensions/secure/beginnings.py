@@ -19,8 +19,7 @@ from pipelines.config.schema import Experiment, Section
 from pipelines.config.space import dimensions
 from pipelines.config.tree import annotation_of, find, shape
 from pipelines.encoders.locate import on_disk
-from pipelines.stores.copies import local
-from pipelines.stores.remote import address_of
+from pipelines.stores.remote import address_of, local
 
 _DATA = ("data", "tune", "monitor")  # sections that name nothing of a model
 # what tells the folder of a run or a search from one in which a person keeps an experiment

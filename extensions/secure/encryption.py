@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from pipelines.base.errors import ConfigError
+from pipelines.base.inside import read_small
 from pipelines.base.json_text import parse_json
-from pipelines.base.regular import read_small
 from pipelines.base.staging import remove, stage_folder, sweep
 from pipelines.base.storage import Closed, Write, holder
 

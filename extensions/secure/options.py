@@ -16,7 +16,7 @@ import typer
 
 from extensions.secure.encryption import VARIABLE, given_key, require_key
 from pipelines.base.errors import ConfigError
-from pipelines.base.regular import check_regular
+from pipelines.base.inside import check_regular
 
 SIGNATURE = "QUARTET_REQUIRE_SIGNATURE"  # the path of a public key
 _required: ContextVar[Path | None] = ContextVar("required", default=None)

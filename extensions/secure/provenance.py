@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from extensions.secure import signing
-from pipelines.base.regular import digest
+from pipelines.base.inside import digest
 from pipelines.runs.folder import RunFolder
 
 PROVENANCE = "provenance.json"

@@ -16,9 +16,8 @@ from typing import Any
 
 from pipelines.base.errors import ConfigError, DataError, Untrusted
 from pipelines.base.files import write_whole
-from pipelines.base.inside import NO_LINK, held, refuse_links
+from pipelines.base.inside import NO_LINK, check_regular, digest, held, read_small, refuse_links
 from pipelines.base.json_text import parse_json
-from pipelines.base.regular import check_regular, digest, read_small
 
 SIGNATURE = "model.sig"  # in a folder; of a file it is FILE.sig
 PASSWORD = "QUARTET_KEY_PASSWORD"  # environment variable: of a private key that is encrypted

@@ -25,7 +25,7 @@ from pipelines.data import tables
 from pipelines.data.dialect import TEXT, content_of, ending
 from pipelines.data.source import Source
 from pipelines.data.table_formats import dialect_of
-from pipelines.stores.copies import local
+from pipelines.stores.remote import local
 
 FILE = "croissant.json"
 RECORDS = "examples"

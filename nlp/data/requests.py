@@ -11,8 +11,8 @@ from typing import Any, BinaryIO
 
 from nlp.settings import TextData, text_keys
 from pipelines.base.errors import DataError
+from pipelines.base.inside import other_kind
 from pipelines.base.json_text import parse_json
-from pipelines.base.regular import other_kind
 from pipelines.config.messages import listed
 from pipelines.data import text_rows
 from pipelines.data.dialect import ending, mark_of

@@ -28,7 +28,7 @@ from pipelines.data.records import tfds_source
 from pipelines.data.source import Source, Tensors
 from pipelines.data.tables import class_names, one_hot, split_names
 from pipelines.data.tfds import features, prepared
-from pipelines.stores.copies import local
+from pipelines.stores.remote import local
 
 MISSING = NO_TEXT, NO_LABEL = "no text", "no label"
 OUTSIDE = -1  # label of a text that fits no class, while the data are divided

@@ -19,7 +19,7 @@ from nlp.tokens.base import Tokenizer
 from pipelines.base.errors import ConfigError
 from pipelines.data.divide import Warned
 from pipelines.encoders.finetune import FROZEN_BELOW, by_examples
-from pipelines.encoders.headers import read_json
+from pipelines.encoders.locate import read_json
 from pipelines.encoders.presets import Preset, description, find, hub, load, rebuilt, record, subclasses
 from pipelines.encoders.transformer_layers import simplify
 from pipelines.machine.compiling import for_xla

@@ -13,7 +13,7 @@ import tensorflow as tf
 from nlp.tokens.base import Cut, Tokenizer, joined
 from nlp.tokens.normalise import TAG
 from pipelines.base.errors import ConfigError
-from pipelines.encoders.headers import read_json
+from pipelines.encoders.locate import read_json
 from pipelines.encoders.presets import Preset, description, hub, rebuilt
 
 _SPECIAL = {"BertBackbone": "BertTokenizer", "DistilBertBackbone": "DistilBertTokenizer", "RobertaBackbone": "RobertaTokenizer"}

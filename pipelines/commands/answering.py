@@ -28,9 +28,8 @@ from pipelines.commands.shell import (
 )
 from pipelines.config import guard
 from pipelines.runs.launcher import PredictCall, chosen
-from pipelines.stores.copies import inputs as local_inputs
-from pipelines.stores.copies import local, named
-from pipelines.stores.output import OutputFolder, file_for, refuse_existing, write_output
+from pipelines.stores.remote import OutputFolder, file_for, local, named, refuse_existing, write_output
+from pipelines.stores.remote import inputs as local_inputs
 
 
 class Format(str, Enum):
@@ -147,7 +146,7 @@ def predict(
     from pipelines.serving.load import reading_as
     from pipelines.serving.output import WRITERS, Shown, by_address, counted, to_binary
     from pipelines.serving.predict import Predictor
-    from pipelines.task.answers import ending as ending_of
+    from pipelines.task.form import ending as ending_of
 
     predictor = Predictor(reading_as(open_run(folder, where=1), settings or ()), batch=batch)
     visible = Shown.of(predictor.columns, predictor.classes, top=top, every=probabilities, details=predictor.details,

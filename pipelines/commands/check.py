@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.base.errors import QuartetError
 from pipelines.base.progress import Work
-from pipelines.base.screen import Screen
+from pipelines.base.terminal import Screen
 from pipelines.commands.check_features import compared
 from pipelines.config.doors import HOOKS, resolved
 from pipelines.config.registry import part, registered_task

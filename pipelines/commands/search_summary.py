@@ -8,8 +8,8 @@ from typing import Any
 from pipelines.base import storage
 from pipelines.base.terminal import print_table
 from pipelines.commands.shell import quoted, shown, to_copy, tool
-from pipelines.tuning import front
-from pipelines.tuning.importance import Importance
+from pipelines.tuning import analysis
+from pipelines.tuning.analysis import Importance
 from pipelines.tuning.report import headline, importance_lines, repeats_lines, trials_table
 from pipelines.tuning.search_folder import SearchFolder, run_name
 
@@ -29,7 +29,7 @@ def closing(folder: SearchFolder, content: Mapping[str, Any]) -> str:
         lines += importance_lines(Importance(**importance))[1:]
     else:
         lines += importance_lines(None)
-    lines += front.lines(content)
+    lines += analysis.lines(content)
     called = run_name(content["experiment"], content["search"])
     lines += ["", headline(content), *repeats_lines(content), f"report       {shown(folder.report / 'report.html')}",
               f"TensorBoard  {tool('tensorboard')} --logdir {quoted(folder.path)}",

@@ -18,7 +18,7 @@ from pipelines.base.errors import QuartetError, expected
 from pipelines.base.terminal import lines, printable
 from pipelines.config.doors import OPTIONS
 from pipelines.runs.folder import RunFolder
-from pipelines.stores import copies
+from pipelines.stores import remote
 
 if TYPE_CHECKING:
     from pipelines.config.load import Loaded
@@ -57,7 +57,7 @@ def reported(command: Command) -> Command:
             failure = expected(error)
             if failure is None:
                 raise
-            fail(copies.named(str(failure)))
+            fail(remote.named(str(failure)))
             raise typer.Exit(failure.exit_status) from None
         except KeyboardInterrupt:
             fail("interrupted")
@@ -127,7 +127,7 @@ def to_copy(words: str) -> str:
 
 def shown(path: Path) -> str:
     """A path as short as it can be from here; of the copy of something in a store, its address."""
-    address = copies.named(str(path))
+    address = remote.named(str(path))
     if address != str(path):
         return address
     try:

@@ -24,8 +24,7 @@ from pipelines.commands.shell import (
 )
 from pipelines.config import guard
 from pipelines.runs.launcher import Launcher, TrainCall, chosen
-from pipelines.stores.output import OutputFolder
-from pipelines.stores.remote import address_of
+from pipelines.stores.remote import OutputFolder, address_of
 
 Name = Annotated[
     str | None,

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from pipelines.base.regular import other_kind
+from pipelines.base.inside import other_kind
 from pipelines.config.keras_names import keras_names
 from pipelines.config.messages import describe, did_you_mean, listed, nearest, no_number, remedies, show, spell, suggest
 from pipelines.config.problems import Route, dotted

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from pipelines.base.errors import ConfigError, DataError
-from pipelines.base.regular import check_regular
+from pipelines.base.inside import check_regular
 from pipelines.config.check import not_there
 from pipelines.config.doors import Builder, resolved
 from pipelines.config.load import from_text

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pipelines.base.errors import ConfigError
-from pipelines.stores.copies import local
+from pipelines.stores.remote import local
 
 NEEDED = ("experiment.yaml", "model/model.keras", "model/facts.json")
 

@@ -18,7 +18,7 @@ from yaml.resolver import BaseResolver
 from yaml.scanner import Scanner
 
 from pipelines.base.errors import ConfigError
-from pipelines.base.regular import check_regular
+from pipelines.base.inside import check_regular
 from pipelines.config.problems import ExperimentError, Place, Problem, Route
 from pipelines.config.schema import Experiment
 

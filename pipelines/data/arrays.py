@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from pipelines.base.errors import DataError, QuartetError
-from pipelines.base.regular import check_regular
+from pipelines.base.inside import check_regular
 from pipelines.config.messages import did_you_mean, listed
 from pipelines.data.divide import ALIASES
 

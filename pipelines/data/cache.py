@@ -21,7 +21,7 @@ from pipelines.base.files import whole_folder
 from pipelines.base.inside import opened
 from pipelines.base.staging import sweep
 from pipelines.config.schema import Data
-from pipelines.data.graph_hash import graph_hash
+from pipelines.data.fingerprint import graph_hash
 from pipelines.data.lengths import FlatSource, Lengths, free
 from pipelines.data.mapping import mapped
 from pipelines.data.reasons import reason

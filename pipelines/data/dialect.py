@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.base.errors import DataError
-from pipelines.base.regular import check_regular
+from pipelines.base.inside import check_regular
 from pipelines.data.columns import NAMES, fit, number_of
 from pipelines.machine import memory
 

@@ -5,6 +5,7 @@ Shares are drawn by data.split_seed alone. Notes tell the report what was decide
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,19 @@ POOL_VALIDATION = 0.1  # of train, the same for data.validation
 
 class Warned(str):
     """A note that is also shown as a warning when training starts."""
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The data of one run. Nothing in `facts` was learned from validation or test."""
+
+    train: Source
+    validation: Source | None
+    test: Source | None
+    facts: dict[str, Any] = field(default_factory=dict)  # JSON values: class names, statistics, vocabulary
+    skipped: tuple[str, ...] = ()  # examples left out under on_bad_example: skip, each with its reason
+    notes: tuple[str, ...] = ()  # for a reader of the report: how splits were made, resized from, ...; said at the start, too, if Warned
+    more_skipped: int = 0  # further examples left out, so many that they are not named
 
 
 def divide(

@@ -18,14 +18,14 @@ from pydantic import ValidationError
 from pipelines.base import npz
 from pipelines.base.errors import DataError, QuartetError
 from pipelines.base.files import write_whole
-from pipelines.base.regular import other_kind
+from pipelines.base.inside import other_kind
 from pipelines.base.stored import Name, Record, Text
 from pipelines.data.divide import ALIASES
 from pipelines.data.files import FileSource
 from pipelines.data.fingerprint import VERSION
 from pipelines.data.names import groups_in_names
 from pipelines.data.walk import PassedOver, entries, files_below, folders_in, hidden, is_folder
-from pipelines.stores.copies import local
+from pipelines.stores.remote import local
 
 LOOKED_AT = 256  # files whose time and size are looked at
 SETTLED = 2.0  # s since the last change of a folder, before which another change might leave its time as it is

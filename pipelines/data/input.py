@@ -21,7 +21,7 @@ from pipelines.data.lengths import FlatSource, Lengths, fit, stacked
 from pipelines.data.mapping import mapped
 from pipelines.data.source import ArraySource, Source, Tensors
 from pipelines.data.stream import StreamSource
-from pipelines.machine import gpus, memory
+from pipelines.machine import memory
 from pipelines.machine.devices import Machine
 
 DEVICE_SHARE = 0.25  # of a GPU's free memory that data may take
@@ -356,7 +356,7 @@ def _device_room(devices: tuple[str, ...]) -> int:
         return memory.room() // len(devices)
     try:
         # the smallest card decides; what is free is its size less what this process holds
-        sizes = [gpus.memory(int(name.partition(":")[2]))[0] for name in devices]
+        sizes = [memory.gpu_memory(int(name.partition(":")[2]))[0] for name in devices]
         return int(min(sizes) * DEVICE_SHARE)
     except (OSError, ValueError, subprocess.SubprocessError):
         return 1 << 30

@@ -22,7 +22,7 @@ from pipelines.data.reasons import reason
 from pipelines.data.shards import BESIDE, NAME, SUM, Entry, Shard, Stored, checksum, width
 from pipelines.data.source import Source, Tensors, origin
 from pipelines.data.stream import StreamSource
-from pipelines.stores.output import OutputFolder
+from pipelines.stores.remote import OutputFolder
 
 BYTES, EXAMPLES = 256 << 20, 1 << 20  # most of a shard
 AIM = 192 << 20  # bytes of a shard as they are guessed before

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.base.errors import DataError
-from pipelines.base.regular import check_regular, other_kind
+from pipelines.base.inside import check_regular, other_kind
 from pipelines.config.messages import did_you_mean, listed
 from pipelines.config.schema import TableData
 from pipelines.data.columns import number_of

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.base.errors import DataError
+from pipelines.base.inside import check_regular
 from pipelines.base.json_text import parse_json
-from pipelines.base.regular import check_regular
 from pipelines.config.messages import did_you_mean, listed, show
 from pipelines.data.dialect import (
     FASTTEXT,

@@ -24,7 +24,7 @@ from pipelines.data.reasons import reason as words
 from pipelines.data.source import Tensors
 from pipelines.data.tfds_folder import check_folder, check_inside, read_json
 from pipelines.machine import memory
-from pipelines.stores.copies import local
+from pipelines.stores.remote import local
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds

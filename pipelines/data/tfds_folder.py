@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.base.errors import DataError
+from pipelines.base.inside import other_kind, read_small
 from pipelines.base.json_text import TooDeep, parse_json
-from pipelines.base.regular import other_kind, read_small
 from pipelines.data.walk import entries
 
 CLASSES = "tensorflow_datasets.core.features."  # where all of TFDS' own feature classes are

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from pipelines.base.errors import DataError
-from pipelines.base.regular import other_kind
+from pipelines.base.inside import other_kind
 
 FOLDERS = 50  # folders beside a table that are searched for its files
 TURNS = 64  # of a scan of many files that may end early

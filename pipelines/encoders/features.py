@@ -23,7 +23,7 @@ from pipelines.base.progress import Work
 from pipelines.config.schema import Data
 from pipelines.data import order
 from pipelines.data.cache import MappedSource, computation, decoded_spec, readable
-from pipelines.data.graph_hash import graph_hash
+from pipelines.data.fingerprint import graph_hash
 from pipelines.data.input import Decoder, Feed, make_feed
 from pipelines.data.lengths import FlatSource, Lengths
 from pipelines.data.results import Shapes, kept

@@ -17,9 +17,8 @@ from typing import Any, Literal
 
 from pipelines.base import formatting
 from pipelines.base.errors import ConfigError
-from pipelines.base.regular import all_below, check_regular
-from pipelines.encoders.headers import parameters, read_json, weight_files
-from pipelines.encoders.locate import WEIGHTS, locate
+from pipelines.base.inside import all_below, check_regular
+from pipelines.encoders.locate import WEIGHTS, locate, parameters, read_json, weight_files
 from pipelines.machine import memory
 from pipelines.machine.startup import start_tensorflow
 
@@ -287,7 +286,7 @@ def _undrawn() -> Iterator[None]:
 
 
 def record(preset: Preset) -> dict[str, Any]:
-    """What a run keeps of where its encoder came from (see pipelines.encoders.facts.EncoderRecord)."""
+    """What a run keeps of where its encoder came from (see pipelines.encoders.settings.EncoderRecord)."""
     return {"name": preset.name, "source": preset.source, "checksum": preset.checksum, "licence": preset.licence, "weights": preset.weights,
             **({"unread": list(preset.unread)} if preset.unread else {})}
 

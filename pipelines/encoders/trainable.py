@@ -1,15 +1,101 @@
-"""What of a network with a pretrained encoder trains, and at which share of the learning rate, by the way of fine-tuning."""
+"""What of a network with a pretrained encoder trains, and at which share of the learning rate, by the way of fine-tuning: whole blocks
+from input to output, or a low-rank change of some dense layers (LoRA, Hu et al. 2021, arXiv:2106.09685).
+"""
+
+import fnmatch
+import re
 
 import keras
 
 from pipelines.base.errors import ConfigError
 from pipelines.config.schema import Experiment
-from pipelines.encoders import lora
-from pipelines.encoders.blocks import blocks, freeze
 from pipelines.encoders.features import parts
 from pipelines.encoders.finetune import Finetune, Frozen, Gradual, Last, Lora, Whole, by_examples, stated
 from pipelines.encoders.linear_head import dense_of
 from pipelines.encoders.settings import PretrainedModel
+
+_PREFIX = re.compile(r"^((?:stack|stage)_?\d+_(?:block|unit|layer)_?\d+|block_?\d+[a-z]?)_")
+_NUMBERED = re.compile(r"^(.*?(?:block|layer|layers))_?\d+$")
+
+Block = list[keras.layers.Layer]
+
+
+def blocks(model: keras.Model) -> list[Block]:
+    """Of a network with a pretrained encoder: embeddings or stem, then each block; what follows the backbone belongs to the last."""
+    features, _ = parts(model)
+    backbone = features.get_layer("backbone")
+    found: list[Block] = [[]]
+    names = [""]
+    for layer in _expanded(backbone):
+        name = _block_name(layer)
+        if name and name != names[-1]:
+            found.append([])
+            names.append(name)
+        # a decoder's embedding may stand among an encoder's blocks
+        found[0 if not name and "embed" in layer.name else -1].append(layer)
+    found[-1] += [layer for layer in features.layers if layer.weights and layer is not backbone]
+    return [block for block in found if block]
+
+
+def _expanded(container: keras.layers.Layer) -> list[keras.layers.Layer]:
+    """Its layers with weights in their order; of one that holds numbered layers of one class these, such as the layers of `vit_encoder`."""
+    layers = container.layers if isinstance(container, keras.Model) else container._layers
+    found = []
+    for layer in layers:
+        if layer.weights:
+            found += _expanded(layer) if isinstance(layer, keras.Model) or _holds_blocks(layer) else [layer]
+    return found
+
+
+def _holds_blocks(layer: keras.layers.Layer) -> bool:
+    inner = [(type(one), _NUMBERED.match(one.name)) for one in layer._layers if one._layers]
+    stems = {(kind, match and match[1]) for kind, match in inner}
+    return len(stems) == 1 and all(match for _, match in inner)
+
+
+def _block_name(layer: keras.layers.Layer) -> str:
+    """Of the block that a layer begins or belongs to by its name; empty for one that is no block by itself."""
+    match = _PREFIX.match(layer.name)
+    if match:
+        return match[1]
+    return layer.name if layer._layers and "embed" not in layer.name else ""
+
+
+def freeze(layers: Block) -> None:
+    """Layers stand still: their weights do not train, statistics of batches do not move, and nothing in them is dropped."""
+    for layer in layers:
+        layer.trainable = False
+        for inner in layer._flatten_layers():
+            if isinstance(inner, keras.layers.Dropout) and inner.rate:
+                inner.frozen_rate, inner.rate = inner.rate, 0.0
+
+
+def unfreeze(layers: Block) -> None:
+    """The opposite of `freeze`."""
+    for layer in layers:
+        layer.trainable = True
+        for inner in layer._flatten_layers():
+            if isinstance(inner, keras.layers.Dropout):
+                inner.rate = getattr(inner, "frozen_rate", inner.rate)
+
+
+def add(way: Lora, features: keras.Model) -> None:
+    """Adds a change, at first 0, to each layer of a frozen network that the settings name.
+
+    Raises:
+        ConfigError: a pattern matches none that can change.
+    """
+    able = [layer for layer in features._flatten_layers() if hasattr(layer, "enable_lora") and layer.built]
+    for pattern in way.layers:
+        chosen = [layer for layer in able if fnmatch.fnmatchcase(layer.name, pattern)]
+        if not chosen:
+            names = ", ".join(sorted({layer.name for layer in able}))
+            raise ConfigError(f"model.finetune.layers: {pattern!r} matches no dense layer of the encoder; it has {names}")
+        for layer in chosen:
+            if not layer.lora_enabled:
+                layer.enable_lora(way.rank, lora_alpha=way.scale * way.rank)
+                layer.lora_kernel_a.trainable = layer.lora_kernel_b.trainable = True  # in a layer that stands still
+
 
 RATES = {"batch norm": 1e-3, "others": 1e-4}  # of an encoder, where the experiment states none
 LORA = 5.0  # times as much for its changes, which begin at 0
@@ -59,7 +145,7 @@ def settle(way: Finetune, model: keras.Model) -> None:
     elif isinstance(way, (Frozen, Lora)):
         freeze([features])
         if isinstance(way, Lora):
-            lora.add(way, features)
+            add(way, features)
 
 
 def shares(way: Finetune | None, model: keras.Model, peak: float) -> dict[int, float]:

@@ -15,8 +15,8 @@ from tensorflow.python.framework import config
 from pipelines.base.errors import ConfigError
 from pipelines.machine import compiling
 from pipelines.machine.group import ALONE, Group, current
+from pipelines.machine.hardware import processor_name
 from pipelines.machine.precision import fastest
-from pipelines.machine.processor import processor_name
 
 
 class Wanted(Protocol):

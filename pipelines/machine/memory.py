@@ -1,9 +1,12 @@
-"""Memory that this process may still take, and the share of it that data may be kept in. Imports no TensorFlow."""
+"""Memory that this process may still take, and the share of it that data may be kept in. Imports no TensorFlow.
+The memory of a GPU, as TensorFlow numbers them, is asked of nvidia-smi.
+"""
 
 import contextlib
 import os
+import subprocess
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,3 +76,39 @@ def _groups() -> Iterator[Path]:
     for root, path in roots.items():
         inner = root / path.strip("/")
         yield from (inner, *inner.parents[:len(inner.parts) - len(root.parts)])
+
+
+_ASKED = "index,uuid,memory.free,memory.total"
+
+
+def gpu_memory(number: int) -> tuple[int, int]:
+    """(free, total) bytes of TensorFlow's GPU `number`.
+
+    Raises:
+        OSError, ValueError: nvidia-smi is missing, or does not report it (as for a part of a card, MIG).
+    """
+    done = subprocess.run(["nvidia-smi", f"--query-gpu={_ASKED}", "--format=csv,noheader,nounits"], capture_output=True, text=True,
+                          timeout=30, check=False)
+    rows = [[value.strip() for value in line.split(",")] for line in done.stdout.splitlines() if line.count(",") == _ASKED.count(",")]
+    _, _, free, total = rows[card([(row[0], row[1]) for row in rows], number, os.environ.get("CUDA_VISIBLE_DEVICES"))]
+    return int(free) << 20, int(total) << 20
+
+
+def card(cards: Sequence[tuple[str, str]], number: int, visible: str | None) -> int:
+    """The position among the machine's cards of TensorFlow's GPU `number`.
+
+    Indices follow nvidia-smi's order, by bus. CUDA puts the fastest first where cards differ, unless CUDA_DEVICE_ORDER is PCI_BUS_ID.
+
+    Args:
+        cards: (index, UUID) of each, as nvidia-smi has them.
+        visible: CUDA_VISIBLE_DEVICES: indices, or UUIDs that may be cut short; None where it is not set.
+
+    Raises:
+        ValueError: it is none of them.
+    """
+    name = str(number) if visible is None else dict(enumerate(each.strip() for each in visible.split(","))).get(number, "")
+    short = name if name.startswith("GPU-") else None
+    matches = [at for at, (index, uuid) in enumerate(cards) if name == index or (short and uuid.startswith(short))]
+    if len(matches) != 1:
+        raise ValueError(f"GPU {number} (CUDA_VISIBLE_DEVICES: {visible}) is none of {cards}")
+    return matches[0]

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pipelines.machine.processor import BFLOAT16, instructions, keep_measured, measurements, processor_name, read_measured
+from pipelines.machine.hardware import BFLOAT16, instructions, keep_measured, measurements, processor_name, read_measured
 
 FASTER = 1.15  # gain from which bfloat16 is worth its rounding on a CPU
 LOSS = 3.0  # times as long as float32: no other work on the machine explains that

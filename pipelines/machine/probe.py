@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Any
 
-from pipelines.machine import gpus
+from pipelines.machine import memory
 
 
 def probe() -> dict[str, Any]:
@@ -39,7 +39,7 @@ def _gpu(number: int, gpu: Any) -> dict[str, Any]:
     result: dict[str, Any] = {
         "name": f"GPU:{number}", "device_name": details.get("device_name"), "capability": details.get("compute_capability")}
     try:
-        free, total = gpus.memory(number)
+        free, total = memory.gpu_memory(number)
         result |= {"free": free, "total": total}
     except (OSError, ValueError, subprocess.SubprocessError):
         pass

@@ -14,7 +14,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from pipelines.machine.processor import keep_measured, measurements, processor_name, read_measured
+from pipelines.machine.hardware import keep_measured, measurements, processor_name, read_measured
 
 BACKWARD = 2.0  # of the forward pass: gradients of weights and of inputs
 _SECONDS = 0.4  # of timing

@@ -8,7 +8,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from pipelines.base import formatting
-from pipelines.base.screen import Screen
+from pipelines.base.terminal import Screen
 
 _LINE_SECONDS = 10.0  # between plain lines within an epoch
 _SURE_SECONDS = 5.0  # of steps after which the time left is shown

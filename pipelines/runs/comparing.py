@@ -19,7 +19,7 @@ from pipelines.base import formatting
 from pipelines.base.errors import ConfigError
 from pipelines.base.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, new_figure, png, style
 from pipelines.base.files import write_whole
-from pipelines.base.metric_kinds import better
+from pipelines.base.formatting import better
 from pipelines.config.messages import differences, listed
 from pipelines.monitoring.metrics_log import read_rows
 from pipelines.reports.blocks import Block, Bullets, Heading, Paragraph, Picture, Table

@@ -13,19 +13,15 @@ from pipelines.monitoring.tensorboard import Writer
 from pipelines.runs import run_display
 from pipelines.runs.run_hook import HookedRun, RunHook
 from pipelines.runs.work import Work
+from pipelines.training.divided_tables import TablesHome
 from pipelines.training.evaluation import Evaluator
-from pipelines.training.hooks.beginning import Beginning
 from pipelines.training.hooks.best_weights import KeepBest
 from pipelines.training.hooks.checkpoint import Checkpoint
-from pipelines.training.hooks.diagnosis import Diagnosis
+from pipelines.training.hooks.diagnosis import Diagnosis, Remarks, StopWhenNotFinite, WarnOfWaiting
 from pipelines.training.hooks.keras_callbacks import KerasCallbacks
 from pipelines.training.hooks.log import Log
-from pipelines.training.hooks.not_finite import StopWhenNotFinite
-from pipelines.training.hooks.profile import Profile
-from pipelines.training.hooks.remarks import Remarks, WarnOfWaiting
-from pipelines.training.hooks.samples import Samples
-from pipelines.training.hooks.tables_home import TablesHome
-from pipelines.training.hooks.validation import Validation
+from pipelines.training.hooks.profile import Profile, Samples
+from pipelines.training.hooks.validation import Beginning, Validation
 from pipelines.training.loop import Hook, Loop
 from pipelines.training.session import Session
 from pipelines.training.still import Still, of_chief

@@ -7,7 +7,7 @@ from pathlib import Path
 from pipelines.base.errors import ConfigError
 from pipelines.config.schema import Experiment
 from pipelines.runs.folder import RunFolder, seed_name
-from pipelines.stores import copies
+from pipelines.stores import remote
 from pipelines.stores.remote import Address, address_of, remote_of
 
 
@@ -41,7 +41,7 @@ def folder_here(runs: Path, folder: Path, names: Sequence[str], *, fresh: bool, 
     for part in folder.parts[-3:]:
         address = address / part
     with remote_of(address).work_folder(address, names, fresh=fresh, say=say, writes=writes) as path:
-        copies.called(path.parent, address.parent)
+        remote.called(path.parent, address.parent)
         yield path
 
 
@@ -68,7 +68,7 @@ def fetched(runs: Path, given: str) -> Path | None:
     target = remote_of(address).run(address)
     if not (target / "experiment.yaml").is_file():
         raise ConfigError(f"{address}: is no run: it has no experiment.yaml")
-    copies.called(target, address)
+    remote.called(target, address)
     return target
 
 
@@ -90,14 +90,14 @@ def listing(runs: Path) -> tuple[Path, dict[str, int], set[str]] | None:
     address = address_of(runs)
     if address is None:
         return None
-    remote = remote_of(address)
-    folder, held = remote.listing(address)
-    copies.called(folder, address)
-    return folder, remote.runs(address), held
+    store = remote_of(address)
+    folder, held = store.listing(address)
+    remote.called(folder, address)
+    return folder, store.runs(address), held
 
 
 def put_back(folder: RunFolder) -> None:
     """Sends what a command wrote into the copy of a run (a report on other data, an export) to the store; nothing where it is on a disk."""
-    address = copies.origin(folder.path)
+    address = remote.origin(folder.path)
     if address is not None:
         remote_of(address).put_back(folder.path, address)

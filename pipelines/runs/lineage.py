@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipelines.base.inside import refuse_links
-from pipelines.base.regular import digest
+from pipelines.base.inside import digest, refuse_links
 from pipelines.config.doors import LINEAGE
 from pipelines.config.registry import import_extensions
 from pipelines.runs.folder import RunFolder

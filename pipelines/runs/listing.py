@@ -12,9 +12,8 @@ from typing import Any, Literal
 from pipelines.base import formatting, stored
 from pipelines.base.errors import ConfigError, QuartetError
 from pipelines.base.files import finite
-from pipelines.base.inside import Linked, refuse_links
-from pipelines.base.metric_kinds import better
-from pipelines.base.regular import all_below
+from pipelines.base.formatting import better
+from pipelines.base.inside import Linked, all_below, refuse_links
 from pipelines.base.storage import Closed
 from pipelines.config.messages import listed, nearest
 from pipelines.runs import in_store

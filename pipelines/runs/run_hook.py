@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pipelines.config.schema import Experiment
+from pipelines.data.divide import Splits
 from pipelines.runs.folder import RunFolder
 from pipelines.task.contract import Task
-from pipelines.task.splits import Splits
 from pipelines.training.loop import Hook
 
 Status = Literal["finished", "interrupted", "failed"]

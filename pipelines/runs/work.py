@@ -5,12 +5,12 @@ from typing import Any
 
 import keras
 
-from pipelines.base.screen import Screen
+from pipelines.base.terminal import Screen
 from pipelines.config.schema import Experiment
 from pipelines.machine.group import Group
 from pipelines.runs.folder import RunFolder
 from pipelines.task.contract import Task
-from pipelines.training.hooks.remarks import Warnings
+from pipelines.training.hooks.diagnosis import Warnings
 from pipelines.training.loop import Hook
 from pipelines.training.meter import Meter
 from pipelines.training.transform import Kept

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from pipelines.serving.output import Prediction
-from pipelines.stores.output import OutputFolder
-from pipelines.task.answers import ending
+from pipelines.stores.remote import OutputFolder
+from pipelines.task.form import ending
 
 
 def to_files(predictions: Iterable[Prediction], folder: OutputFolder, kinds: Mapping[str, str]) -> Iterator[Prediction]:

@@ -15,9 +15,8 @@ import numpy as np
 from pipelines.base import formatting
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.files import whole_folder
-from pipelines.base.inside import held
+from pipelines.base.inside import check_regular, held
 from pipelines.base.progress import Say, silent
-from pipelines.base.regular import check_regular
 from pipelines.config.load import from_dict
 from pipelines.config.messages import listed, nearest
 from pipelines.config.schema import Experiment

@@ -45,9 +45,9 @@ class Manifest(stored.Record):
     meanings: dict[str, stored.Text]
     details: list[stored.Name]
     ranked: list[stored.Name]
-    answer_kinds: dict[str, stored.Name] = {}  # of its outputs: pipelines.task.answers.KINDS
+    answer_kinds: dict[str, stored.Name] = {}  # of its outputs: pipelines.task.form.ANSWER_KINDS
     fills: dict[str, str | int | float]
-    kinds: dict[str, stored.Name] = {}  # of raw inputs that a person enters as they are: pipelines.task.form.KINDS
+    kinds: dict[str, stored.Name] = {}  # of raw inputs that a person enters as they are: pipelines.task.form.FIELD_KINDS
     needs: list[stored.Name]  # modules that hold operations of its graph
     sample: dict[str, Sample]
 

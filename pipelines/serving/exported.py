@@ -25,7 +25,7 @@ from pipelines.serving.answers import bounded_parts, stacked_by
 from pipelines.serving.export import MANIFEST, SIGNATURE, Manifest
 from pipelines.serving.output import Prediction
 from pipelines.serving.predict import UNREADABLE, rows_of
-from pipelines.task.form import KINDS, Field, fields_of
+from pipelines.task.form import FIELD_KINDS, Field, fields_of
 from pipelines.task.requests import raw_example
 
 # operations with a state of their own that stays in the model: variables, tables, control flow, random numbers
@@ -129,7 +129,7 @@ class ExportedModel:
         self.classes: list[str] | None = classes if classes and vector is not None and vector.shape[1] == len(classes) else None
         self.meanings: Mapping[str, str] = self._manifest.meanings
         self.form: Sequence[Field] = fields_of(self.inputs, self.meanings, {
-            name: kind for name, kind in self._manifest.kinds.items() if kind in KINDS and name in self.inputs})
+            name: kind for name, kind in self._manifest.kinds.items() if kind in FIELD_KINDS and name in self.inputs})
         self.details: Sequence[str] = self._manifest.details
         self.ranked: Sequence[str] = self._manifest.ranked
         self.kinds: Mapping[str, str] = self._manifest.answer_kinds

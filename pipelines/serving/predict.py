@@ -20,7 +20,7 @@ import tensorflow as tf
 from pipelines.data.lengths import joined
 from pipelines.data.reasons import reason
 from pipelines.data.source import Tensors
-from pipelines.machine.processor import cores
+from pipelines.machine.hardware import cores
 from pipelines.serving.answers import bounded_parts, class_names, respond, stacked
 from pipelines.serving.load import LoadedRun
 from pipelines.serving.output import Prediction, first

@@ -75,8 +75,8 @@ def serve(sources: Sequence[Source], load: "Callable[[Path], Answerer]", options
     if inside is not None:
         return inside.run(load)
     require_extra()
+    from pipelines.serving.http.app import Server, make_site
     from pipelines.serving.http.hosting import versions_in
-    from pipelines.serving.http.running import Server, make_site
 
     if not (options.open or loopback(options.host)):
         raise ConfigError(f"--host {options.host}: other machines could ask; give --open to let everybody")

@@ -7,23 +7,39 @@ words.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pipelines.base.errors import ConfigError
 from pipelines.config.schema import Experiment, protected_by
+from pipelines.data.divide import Splits
 from pipelines.data.source import Source, Tensors
-from pipelines.task.answers import Answers
-from pipelines.task.drawing_budget import DrawingBudget
 from pipelines.task.facts import Facts
-from pipelines.task.input import Cheap, Decoding, Input, Part, Signature, alone
+from pipelines.task.form import Answers
+from pipelines.task.input import Cheap, Decoding, Input, Part, PreparedForm, Signature, alone
 from pipelines.task.output import Condensed, Features, Learning, Output, SetScores, kept
-from pipelines.task.prepared_form import PreparedForm
 from pipelines.task.requests import Read, Requests
-from pipelines.task.splits import Splits
 
 if TYPE_CHECKING:
     import keras
     import tensorflow as tf
+
+
+class DrawingBudget:
+    """Whether to draw now: always at first, then when drawing has taken under a tenth of the time, so that short epochs stay short."""
+
+    def __init__(self, share: float = 0.1):
+        self.share, self.began, self.spent = share, perf_counter(), 0.0
+
+    def due(self) -> bool:
+        return self.spent <= self.share * (perf_counter() - self.began)
+
+    def __enter__(self) -> None:
+        self._entered = perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.spent += perf_counter() - self._entered
+
 
 __all__ = ["Answers", "Cheap", "Condensed", "Decoding", "Features", "Input", "Learning", "Output", "Part", "PreparedForm", "Read",
            "Requests", "SetScores", "Signature", "Splits", "Task", "kept"]

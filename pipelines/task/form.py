@@ -1,11 +1,50 @@
-"""What a person is asked for who tries a model: a task says it, and the page of `quartet serve` is made from it. Imports no TensorFlow."""
+"""What a person is asked for who tries a model: a task says it, and the page of `quartet serve` is made from it. Imports no TensorFlow.
+What the outputs of a saved model are is said here, too: what `predict` writes, the page draws and a server describes follows from it.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+# kinds of outputs that say more than their type: of bytes, [batch] string each, the ending of a file of them, and what browsers call it
+FILES = {"picture": (".png", "image/png"), "mask": (".png", "image/png"), "sound": (".wav", "audio/wav")}
+# a mask is a picture that lies over the one that was sent; boxes are [batch, boxes, 4], each left, top, right and bottom in its pixels
+ANSWER_KINDS = (*FILES, "boxes")
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What the outputs of the saved model are.
+
+    Attributes:
+        meanings: of each output, for its README.
+        ranked: lists, best first, of which an answer has the first `count` alone, which is an output too.
+        details: lists too long for a table, of one length: `predict` writes them as JSON lines only.
+        kinds: of outputs that are no plain numbers or texts, one of ANSWER_KINDS, or the ending of files of other bytes: {"page": ".pdf"}.
+        beside: entries of examples that pass by the model, such as the size of a picture as it was sent: they stand among the answers that
+            `condense`, `judge` and `respond` are given.
+    """
+
+    meanings: Mapping[str, str] = field(default_factory=dict)
+    ranked: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    beside: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        wrong = next((name for name, kind in self.kinds.items() if kind not in ANSWER_KINDS and not kind.startswith(".")), None)
+        if wrong is not None:
+            raise ValueError(f"Answers.kinds: {wrong}: {self.kinds[wrong]!r} is none of {', '.join(ANSWER_KINDS)} "
+                             "and no ending such as '.pdf'")
+
+
+def ending(kind: str | None) -> str | None:
+    """Of files of such an output; None where it is no bytes, or nothing is said of it."""
+    return kind if kind and kind.startswith(".") else FILES[kind][0] if kind in FILES else None
+
+
 # image, sound: a file; text: lines; word: an id or another short text; words, numbers: several, with commas between; json: any value
-KINDS = ("image", "sound", "text", "word", "words", "number", "numbers", "flag", "json")
+FIELD_KINDS = ("image", "sound", "text", "word", "words", "number", "numbers", "flag", "json")
 
 
 @dataclass(frozen=True)
@@ -13,7 +52,7 @@ class Field:
     """One thing to enter.
 
     Attributes:
-        kind: one of KINDS.
+        kind: one of FIELD_KINDS.
         name: its key in the request; empty where it is the whole request.
         meaning: in words; may be empty.
         needed: a request without it is none.

@@ -4,20 +4,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pipelines.data.divide import divide
+from pipelines.data.divide import Splits, divide
 from pipelines.data.lengths import Lengths
 from pipelines.data.source import Source, Tensors
 from pipelines.data.split import describe
-from pipelines.task.prepared_form import PreparedForm
 from pipelines.task.requests import Requests
 from pipelines.task.results import Judgement
-from pipelines.task.splits import Splits
 from pipelines.task.units import Units, units_of
 
 if TYPE_CHECKING:
     import tensorflow as tf
+
+# settings on which neither `splits` nor what it learns depends, whatever the task
+NOT_IN_DATA = ("train", "evaluate", "monitor", "tune", "seeds", "loss", "data.prepared", "data.cache", "data.cache_folder", "data.workers",
+               "model.weights", "model.finetune", "model.dropout")
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,32 @@ class Part:
         """What was learned from train, JSON values; empty before `splits` was called."""
         facts: dict[str, Any] = self.task.facts
         return facts
+
+
+@dataclass
+class PreparedForm:
+    """What `quartet prepare` keeps of a task's data: the examples of the splits as they are stored, with the facts; what an input keeps
+    otherwise, it says here."""
+
+    input: Any  # an `input.Input`
+
+    @property
+    def settings_not_in_data(self) -> tuple[str, ...]:
+        """Settings on which neither `splits` nor what it learns depends: data that were prepared serve whatever they are."""
+        return NOT_IN_DATA
+
+    @property
+    def own_writer(self) -> Callable[[Path], None] | None:
+        """What writes the data into a folder in a form of the input's own, from which `splits` reads them where data.prepared names it."""
+        return None
+
+    def extras(self, source: Source) -> dict[str, list[str]]:
+        """What is kept of each example beside the example itself, for `from_prepared`."""
+        return {}
+
+    def from_prepared(self, splits: Splits) -> Splits:
+        """The splits as `splits` would give them, from those that were prepared; their sources are pipelines.data.shards.ShardSource."""
+        return splits
 
 
 class Input(Part, ABC):

@@ -10,10 +10,9 @@ from pipelines.base import formatting
 from pipelines.base.errors import ConfigError
 from pipelines.data.source import Source, Tensors
 from pipelines.task import intervals
-from pipelines.task.answers import Answers
+from pipelines.task.form import Answers
 from pipelines.task.input import Input, Part, alone
-from pipelines.task.results import Baseline, Judgement
-from pipelines.task.worst_examples import worst_numbers
+from pipelines.task.results import Baseline, Judgement, worst_numbers
 
 if TYPE_CHECKING:
     import keras

@@ -22,9 +22,7 @@ from pipelines.data import shard_writing, shards
 from pipelines.data.cache import Decode, decoded_spec, existing, nbytes, readable
 from pipelines.data.shard_writing import Piece
 from pipelines.data.source import Source
-from pipelines.stores.copies import local
-from pipelines.stores.output import OutputFolder
-from pipelines.stores.remote import address_of
+from pipelines.stores.remote import OutputFolder, address_of, local
 from pipelines.task.contract import Splits, Task
 
 INDEX, UNFINISHED = "prepared.json", "unfinished.json"

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pipelines.base.errors import DataError
+from pipelines.base.inside import check_regular
 from pipelines.base.json_text import parse_json
-from pipelines.base.regular import check_regular
 from pipelines.task.form import Field, fields_of
 
 # what `Requests.read` gives of an input

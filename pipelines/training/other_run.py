@@ -12,14 +12,13 @@ import tensorflow as tf
 
 from pipelines.base import stored
 from pipelines.base.errors import ConfigError
-from pipelines.base.inside import refuse_links
-from pipelines.base.regular import digest
+from pipelines.base.inside import digest, refuse_links
 from pipelines.config import registry
 from pipelines.config.load import load
 from pipelines.config.run_names import NEEDED, located
 from pipelines.config.schema import Experiment
 from pipelines.data.cache import computation, decoded_spec
-from pipelines.data.graph_hash import graph_hash
+from pipelines.data.fingerprint import graph_hash
 from pipelines.data.source import Source
 from pipelines.task.contract import Task
 from pipelines.training.embedding_tables import tables_of

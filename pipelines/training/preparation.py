@@ -1,5 +1,11 @@
-"""What a training begins with, before its data are decoded: data that are divided, and a model that can learn from them."""
+"""What a training begins with, before its data are decoded: data that are divided, and a model that can learn from them.
 
+Which precision is faster on a CPU is found by a plain convolution (pipelines.machine.precision). Depthwise ones have other kernels: of 5 x
+5 they take seventeen times as long in bfloat16 on processors whose plain ones take a third. So a network that has them is timed itself.
+"""
+
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
@@ -11,7 +17,7 @@ import tensorflow as tf
 
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.files import finite
-from pipelines.base.metric_kinds import better
+from pipelines.base.formatting import better
 from pipelines.base.stored import checked
 from pipelines.config.schema import Experiment, Train, accumulation_of
 from pipelines.data.cache import decoded_spec
@@ -23,13 +29,69 @@ from pipelines.machine.precision import FASTER, speed
 from pipelines.task.contract import Splits, Task
 from pipelines.task.own_metrics import own_scores
 from pipelines.task.prepared import splits_of
-from pipelines.training import other_run, precision_probe, transform
+from pipelines.training import other_run, transform
 from pipelines.training.embedding_tables import in_main_memory
 from pipelines.training.hooks.freezing import GradualUnfreeze, Unfreeze
 from pipelines.training.loop import Hook
 from pipelines.training.totals import ScoreSums, find_scores
 from pipelines.training.transform import Kept, Transform
 from pipelines.training.weight_limits import bounded
+
+BATCH = 8  # examples in a step that is timed
+FREE = 4  # units of length, of examples of no fixed length
+TURNS = 3
+DEPTHWISE = (keras.layers.DepthwiseConv1D, keras.layers.DepthwiseConv2D, keras.layers.SeparableConv1D, keras.layers.SeparableConv2D)
+
+
+def depthwise(model: keras.Model) -> bool:
+    """Whether the network has such convolutions."""
+    return any(isinstance(layer, DEPTHWISE) for layer in model._flatten_layers())
+
+
+def speed_gain(task: Task, first: keras.Model, second: keras.Model, spec: Mapping[str, tf.TensorSpec], batch: int) -> float:
+    """How many times as fast as `second` the network `first` is in a training step, forward and backward, on examples of zeros.
+
+    The two take turns and the best of each counts, so that other work on the machine does not decide.
+
+    Args:
+        spec: name -> spec of one decoded example.
+        batch: examples of a step in training.
+    """
+    examples = _zeros(task, spec, min(batch, BATCH))
+    runs = [_step(task, model, examples) for model in (first, second)]
+    best = [float("inf")] * 2
+    for _ in range(TURNS):
+        for number, run in enumerate(runs):
+            began = time.perf_counter()
+            run()
+            best[number] = min(best[number], time.perf_counter() - began)
+    return best[1] / best[0]
+
+
+def _zeros(task: Task, spec: Mapping[str, tf.TensorSpec], batch: int) -> dict[str, tf.Tensor]:
+    rule = task.input.lengths
+    length = FREE * rule.unit if rule else 0
+    shapes = {name: [batch, *(length if size is None else size for size in one.shape)] for name, one in spec.items()}
+    return {name: tf.fill(shape, tf.cast(length, spec[name].dtype)) if rule and name == rule.entry else tf.zeros(shape, spec[name].dtype)
+            for name, shape in shapes.items()}
+
+
+def _step(task: Task, model: keras.Model, examples: Mapping[str, tf.Tensor]) -> Callable[[], Any]:
+    """A compiled training step that changes nothing."""
+    @tf.function(autograph=False)
+    def run() -> Any:
+        inputs, _ = task.prepare(dict(examples))
+        weights = [tf.convert_to_tensor(weight) for weight in model.trainable_variables]
+        still = [tf.convert_to_tensor(weight) for weight in model.non_trainable_variables]
+        with tf.GradientTape() as tape:
+            tape.watch(weights)
+            outputs, _ = model.stateless_call(weights, still, inputs, training=True)
+            total = tf.add_n([tf.reduce_sum(tf.cast(one, tf.float32)) for one in tf.nest.flatten(outputs)])
+        slopes = tape.gradient(total, weights, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        return tf.add_n([total, *(tf.reduce_sum(tf.cast(slope, tf.float32)) for slope in slopes)])
+
+    run()
+    return run
 
 
 @dataclass(frozen=True)
@@ -95,7 +157,7 @@ def prepare(
     spec = decoded_spec(splits.train, task.input.decoder)
     with machine.strategy.scope(), bounded("model"), in_main_memory(divides_tables(train, machine)):
         network = build_network(machine, task, len(splits.train))
-        if precision is None and devices.by_convolution(machine, train) and precision_probe.depthwise(network.model):
+        if precision is None and devices.by_convolution(machine, train) and depthwise(network.model):
             network = choose_precision(network, task, spec, len(splits.train))
         machine, model, way = devices.for_model(network.machine, network.model), network.model, network.way
         others = {setting: other_run.model_of(setting, folder, task, splits.train)
@@ -157,7 +219,7 @@ def choose_precision(network: Network, task: Task, spec: dict[str, tf.TensorSpec
     """The network in float32, where that is no slower for it than the machine's own precision."""
     train, machine = task.experiment.train, network.machine
     plain = build_network(devices.in_precision(machine, train, "float32"), task, examples)
-    gain = machine.group.of_chief(precision_probe.gain(task, network.model, plain.model, spec, train.batch_size)
+    gain = machine.group.of_chief(speed_gain(task, network.model, plain.model, spec, train.batch_size)
                                   if machine.group.chief else None)
     said = f"this network, which has depthwise convolutions, is {speed(gain, machine.precision)} here"
     if gain < FASTER:
@@ -204,5 +266,5 @@ def find_watch(train: Train, task: Task, scores: list[str], splits: Splits) -> t
                           f"(there are: {', '.join(known)})")
     direction = sets.get(name) or better(name)
     if direction is None:
-        raise ConfigError(f"train.watch: whether more or less of {name} is better is not known; declare it (pipelines.base.metric_kinds)")
+        raise ConfigError(f"train.watch: whether more or less of {name} is better is not known; declare it (pipelines.base.formatting)")
     return name, direction

@@ -15,20 +15,18 @@ from pipelines.data.input import Decoder, Feed, make_feed
 from pipelines.data.source import Source
 from pipelines.encoders import trainable
 from pipelines.task.contract import Task
-from pipelines.training import optimizers, other_run
+from pipelines.training import other_run
 from pipelines.training.chain import Chain, Link
 from pipelines.training.divided_tables import DividedTables
 from pipelines.training.embedding_tables import TableOptimizer, all_variables, in_main_memory, tables_of
 from pipelines.training.evaluation import Evaluator
 from pipelines.training.learner import Learner, learner_of
-from pipelines.training.links import Clipped, Optimized, learning_rate
-from pipelines.training.loss_scale import LossScaled
+from pipelines.training.links import Averaged, Clipped, LossScaled, Optimized, learning_rate, make_optimizer
 from pipelines.training.moving_statistics import Statistics
 from pipelines.training.preparation import Prepared, divides_tables, prepare
 from pipelines.training.step import Step
 from pipelines.training.teacher import Taught
 from pipelines.training.transform import Kept
-from pipelines.training.weight_averages import Averaged
 from pipelines.training.weight_limits import bounded
 
 START, TEACHER = "train.start.run", "train.teacher.run"
@@ -159,7 +157,7 @@ def build_update(begun: Prepared, learner: Learner, steps: int) -> Update:
     """The optimizer, which is the models' from now on, and the links around it, for a training of so many steps."""
     train, machine, model, weights = begun.task.experiment.train, begun.machine, learner.model, list(learner.model.trainable_variables)
     with machine.strategy.scope(), bounded("train.optimizer"):
-        optimizer = optimizers.make(train.optimizer, weights)
+        optimizer = make_optimizer(train.optimizer, weights)
         begun.model.optimizer = model.optimizer = optimizer
         shares = trainable.shares(begun.way, begun.model, train.learning_rate.peak)
         optimized = Optimized(model, optimizer, lambda step: learning_rate(train.learning_rate, steps, step),

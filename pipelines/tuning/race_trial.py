@@ -8,14 +8,14 @@ from collections.abc import Callable
 import numpy as np
 
 from pipelines.base.errors import ConfigError, DataError
-from pipelines.base.metric_kinds import better
+from pipelines.base.formatting import better
 from pipelines.config.schema import Experiment
 from pipelines.data.split import choose
 from pipelines.runs.judging import answered, validation
 from pipelines.runs.launch import task_class
 from pipelines.task.units import called
 from pipelines.training.evaluation import Evaluator
-from pipelines.training.hooks.not_finite import StopWhenNotFinite
+from pipelines.training.hooks.diagnosis import StopWhenNotFinite
 from pipelines.training.loop import Hook, Loop
 from pipelines.training.meter import Meter
 from pipelines.training.session import Session, assemble

@@ -18,10 +18,10 @@ from pipelines.config.space import Dimension
 from pipelines.reports.blocks import Block, Bullets, Code, Heading, Paragraph, Picture, Table, markdown
 from pipelines.reports.html import page
 from pipelines.runs.folder import RunFolder
-from pipelines.tuning import front
-from pipelines.tuning.importance import FEWEST, Importance, importance
-from pipelines.tuning.progress import shown
+from pipelines.tuning import analysis
+from pipelines.tuning.analysis import FEWEST, Importance, importance
 from pipelines.tuning.search_folder import SearchFolder
+from pipelines.tuning.trials import shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -56,7 +56,7 @@ def write(folder: SearchFolder, of: Searched) -> dict[str, Any]:
     rounds = [(trial.setting, trial.epochs) for trial in ended] if any(trial.epochs for trial in ended) else None
     shares = importance(space, [(trial.values, trial.value) for trial in ended], tune.seed, rounds)
     comparison = _comparison(folder) if {"best", "start"} <= set(of.repeats) else None
-    on_front = front.front(trials, sign) if tune.cost is not None else []
+    on_front = analysis.front(trials, sign) if tune.cost is not None else []
     content: dict[str, Any] = finite({
         "task": of.experiment.task, "experiment": of.name, "search": folder.path.name, "objective": f"validation/{objective}",
         "direction": direction, "algorithm": tune.algorithm, "seconds": of.elapsed, "workers": of.workers,
@@ -69,7 +69,7 @@ def write(folder: SearchFolder, of: Searched) -> dict[str, Any]:
     })
     pictures = {"search": _picture(space, trials, best, objective, sign)}
     if on_front and tune.cost is not None:
-        pictures["front"] = front.picture(trials, on_front, best, objective, tune.cost)
+        pictures["front"] = analysis.picture(trials, on_front, best, objective, tune.cost)
     from pipelines.base.figures import png
 
     images = {key: png(figure) for key, figure in pictures.items()}
@@ -173,7 +173,7 @@ def _blocks(content: Mapping[str, Any], ranked: Sequence[Any], space: Sequence[D
     blocks += [Heading("Trials"), Picture("search.png", images["search"], "Scores by trial and by each searched setting")]
     if "front" in images:
         blocks += [Heading(f"Score against {content['cost']['measure']}"),
-                   Picture("front.png", images["front"], "Score over cost of every trial, and the front"), Bullets(front.lines(content))]
+                   Picture("front.png", images["front"], "Score over cost of every trial, and the front"), Bullets(analysis.lines(content))]
     columns, rows = trials_table(content, SHOWN)
     blocks.append(Table(columns, rows, [False, True] + [False] * (len(columns) - 2)))
     if len(ranked) > SHOWN:

@@ -15,7 +15,7 @@ from typing import Any
 from pipelines.base import storage
 from pipelines.base.errors import ConfigError, TrainingError
 from pipelines.base.files import write_json, write_whole
-from pipelines.base.metric_kinds import better
+from pipelines.base.formatting import better
 from pipelines.base.signals import handling
 from pipelines.config import extensions
 from pipelines.config.messages import did_you_mean
@@ -25,13 +25,11 @@ from pipelines.config.yaml_text import resolved_yaml
 from pipelines.machine.memory import WORKERS
 from pipelines.runs.launcher import Processes
 from pipelines.tuning import tuner_space
+from pipelines.tuning.analysis import worth
 from pipelines.tuning.extra_runs import REPEATED, WAIT_SECONDS, alone, repeat
-from pipelines.tuning.front import worth
-from pipelines.tuning.progress import SearchProgress
-from pipelines.tuning.search_folder import NO_VALIDATION, Journal, SearchFolder, best_yaml, repeated_yaml, trial_name
-from pipelines.tuning.stored import check_events
+from pipelines.tuning.search_folder import NO_VALIDATION, Journal, SearchFolder, best_yaml, check_events, repeated_yaml, trial_name
 from pipelines.tuning.trial_processes import Nursery, worker_devices
-from pipelines.tuning.trials import Stopped, Trial, best_of, read_result, time_left
+from pipelines.tuning.trials import SearchProgress, Stopped, Trial, best_of, read_result, time_left
 
 GIVE_UP = 10  # trials that failed before any succeeded: then the experiment is wrong, not the setting
 

@@ -33,7 +33,7 @@ from pipelines.runs.run import Call, train
 from pipelines.runs.work import Policy
 from pipelines.training.embedding_tables import all_variables
 from pipelines.training.loop import Hook, Loop
-from pipelines.tuning.front import UNITS
+from pipelines.tuning.analysis import UNITS
 from pipelines.tuning.search_folder import NO_VALIDATION
 
 if TYPE_CHECKING:

@@ -24,9 +24,8 @@ from pipelines.data.memory import arrow
 from pipelines.data.opened import check_skipped
 from pipelines.data.tables import NAMED, LeftOut, column, line_numbers, read_table, split_names
 from pipelines.data.times import MEANINGS, MIXED, read_times
-from pipelines.stores.copies import local
-from recsys.data import stored_log
-from recsys.data.log import Ids, Log, index_type, row_names
+from pipelines.stores.remote import local
+from recsys.data.log import Ids, Log, index_type, load_log, row_names
 from recsys.settings import IMPLICIT_SOURCES, RATED_SOURCES, InteractionData, RatedData
 
 MISSING = "no value"
@@ -41,7 +40,7 @@ def read_log(data: InteractionData) -> Log:
             left out and counted instead.
     """
     if data.prepared is not None:
-        return stored_log.load(local(data.prepared).expanduser())
+        return load_log(local(data.prepared).expanduser())
     opened = (RATED_SOURCES if isinstance(data, RatedData) else IMPLICIT_SOURCES).build(data)
     log = opened if isinstance(opened, Log) else _own(opened, data)
     del opened

@@ -19,7 +19,7 @@ from recsys.data.known import all_known
 from recsys.data.protocol import TRAIN, VALIDATION
 from recsys.data.requests import Request, as_flag, as_id, as_ids, parsed, requests
 from recsys.metrics.users import UserSource, unpacked, user_sources
-from recsys.models.lookup import finder, id_dtype, missing
+from recsys.models.store import finder, id_dtype, missing
 from recsys.settings import Retrieval, Sequential
 from recsys.tasks.interactions import Interactions
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from pipelines.data.source import Source
 from pipelines.task.contract import Decoding, Input, PreparedForm
-from recsys.data import stored_log
 from recsys.data.catalogue import Catalogue
+from recsys.data.log import write_log
 from recsys.data.sources import read_log
 from recsys.settings import Ranking, Retrieval, Sequential
 
@@ -47,4 +47,4 @@ class KeptLog(PreparedForm):
 
     @property
     def own_writer(self) -> Callable[[Path], None]:
-        return lambda folder: stored_log.write(read_log(self.input.experiment.data), folder)
+        return lambda folder: write_log(read_log(self.input.experiment.data), folder)

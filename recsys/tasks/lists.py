@@ -16,7 +16,7 @@ from recsys.data.facts import ListFacts
 from recsys.metrics.ranking_metrics import judge_lists
 from recsys.metrics.users import UserSource, spread, train_users
 from recsys.models.base import ListModel, ScoringModel
-from recsys.models.lookup import ids_of
+from recsys.models.store import ids_of
 from recsys.settings import Retrieval, Sequential
 from recsys.tasks.closed_form import ClosedFormOutput, FittedAtOnce
 from recsys.tasks.histories import Histories

@@ -17,7 +17,7 @@ from recsys.data import features, known, splits
 from recsys.data.catalogue import Catalogue
 from recsys.data.protocol import NAMES, TEST, TRAIN, VALIDATION
 from recsys.data.requests import Request, as_id, parsed, requests
-from recsys.models.lookup import finder, id_dtype, missing
+from recsys.models.store import finder, id_dtype, missing
 from recsys.settings import Factors
 from recsys.settings import Ranking as Experiment
 from recsys.tasks.interactions import Interactions

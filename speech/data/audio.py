@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.base.errors import DataError
-from pipelines.base.regular import other_kind
+from pipelines.base.inside import other_kind
 from speech.settings import MAX_SECONDS
 
 SUFFIXES = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".oga", ".aif", ".aiff", ".au", ".w64", ".caf")

@@ -11,10 +11,10 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.base.errors import DataError
-from pipelines.data import random
+from pipelines.data import draws
 from pipelines.data.source import Source
 from pipelines.data.walk import files_of
-from pipelines.stores.copies import local
+from pipelines.stores.remote import local
 from speech.data import audio
 from speech.data.features import to_int16
 from speech.data.recordings import Recordings
@@ -72,8 +72,8 @@ class Augmenter:
 
     def _moved(self, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """How many times as fast each recording is played, and by how many samples it is moved; [batch] float32."""
-        rate = 1.0 + self.settings.speed * (2.0 * random.uniform(keys, SPEED) - 1.0)
-        return rate, self.settings.shift * self.rate * (2.0 * random.uniform(keys, SHIFT) - 1.0)
+        rate = 1.0 + self.settings.speed * (2.0 * draws.uniform(keys, SPEED) - 1.0)
+        return rate, self.settings.shift * self.rate * (2.0 * draws.uniform(keys, SHIFT) - 1.0)
 
     def times(self, keys: tf.Tensor, window: int | None = None) -> tf.Tensor:
         """Where times of recordings are after `waveforms` with the same keys: [batch, 2] float32, a time t, in s, is at scale * t + delay.
@@ -116,10 +116,10 @@ class Augmenter:
         if self.noises is not None:
             waveforms = self._noisy(waveforms, lengths, keys, self.noises)
         if settings.gain:
-            decibels = settings.gain * (2.0 * random.uniform(keys, GAIN) - 1.0)
+            decibels = settings.gain * (2.0 * draws.uniform(keys, GAIN) - 1.0)
             waveforms = waveforms * tf.pow(10.0, decibels / 20.0)[:, None]
         if settings.own is not None:
-            given = AUGMENTATIONS.build(settings.own, waveforms=waveforms, lengths=lengths, keys=random.own(keys), rate=self.rate)
+            given = AUGMENTATIONS.build(settings.own, waveforms=waveforms, lengths=lengths, keys=draws.own(keys), rate=self.rate)
             waveforms = tf.ensure_shape(tf.cast(given, tf.float32), waveforms.shape)
         own = tf.range(tf.shape(waveforms)[1])[None] < lengths[:, None]
         return tf.where(own, waveforms, 0.0), lengths
@@ -129,15 +129,15 @@ class Augmenter:
         if self._samples is None:
             with tf.init_scope():  # beside the graph, which holds no more than 2 GB
                 self._samples = tf.constant(noises.samples)
-        kind = random.integers(keys, COLOUR, 0, len(noises.sizes) - 1)
+        kind = draws.integers(keys, COLOUR, 0, len(noises.sizes) - 1)
         size, first = tf.gather(noises.sizes, kind), tf.gather(noises.starts, kind)
-        start = tf.cast(random.uniform(keys, PLACE) * tf.cast(size, tf.float32), tf.int32)
+        start = tf.cast(draws.uniform(keys, PLACE) * tf.cast(size, tf.float32), tf.int32)
         where = (start[:, None] + tf.range(tf.shape(waveforms)[1])[None]) % size[:, None] + first[:, None]
         noise = tf.cast(tf.gather(self._samples, where), tf.float32)
         power = tf.reduce_sum(tf.square(waveforms), 1) / tf.cast(tf.maximum(lengths, 1), tf.float32)
-        ratio = low + (high - low) * random.uniform(keys, RATIO)
+        ratio = low + (high - low) * draws.uniform(keys, RATIO)
         level = tf.sqrt(power / tf.pow(10.0, ratio / 10.0))
-        chosen = (random.uniform(keys, NOISE) < self.settings.noise) & (power > QUIET)
+        chosen = (draws.uniform(keys, NOISE) < self.settings.noise) & (power > QUIET)
         return waveforms + noise * tf.where(chosen, level, 0.0)[:, None]
 
     def warped(self, bands: tf.Tensor, keys: tf.Tensor, centres: tf.Tensor) -> tf.Tensor:
@@ -151,7 +151,7 @@ class Augmenter:
         if not self.settings.warp:
             return bands
         half = self.rate / 2.0
-        factor = (1.0 + self.settings.warp * (2.0 * random.uniform(keys, WARP) - 1.0))[:, None]
+        factor = (1.0 + self.settings.warp * (2.0 * draws.uniform(keys, WARP) - 1.0))[:, None]
         knee = BENT * half * tf.minimum(factor, 1.0)
         above = half - (half - knee) / (half - knee / factor) * (half - centres)
         wanted = tf.where(centres <= knee / factor, centres * factor, above)  # [batch, width], Hz
@@ -174,13 +174,13 @@ class Augmenter:
         bands, times = tf.range(width)[None], tf.range(tf.shape(features)[1])[None]
         keep_bands, keep_times = tf.ones_like(bands, tf.bool), tf.ones_like(times, tf.bool)
         for number in range(settings.frequency_masks):
-            size, place = tf.unstack(random.uniform(keys, BANDS + 2 * number, 2))
+            size, place = tf.unstack(draws.uniform(keys, BANDS + 2 * number, 2))
             wide = tf.cast(size * (min(settings.frequency_width, width - 1) + 1), tf.int32)
             first = tf.cast(place * tf.cast(width - wide + 1, tf.float32), tf.int32)
             keep_bands = keep_bands & ((bands < first[:, None]) | (bands >= (first + wide)[:, None]))
         most = tf.minimum(round(settings.time_width / hop), frames // 5)
         for number in range(settings.time_masks):
-            size, place = tf.unstack(random.uniform(keys, FRAMES + 2 * number, 2))
+            size, place = tf.unstack(draws.uniform(keys, FRAMES + 2 * number, 2))
             long = tf.cast(size * tf.cast(most + 1, tf.float32), tf.int32)
             first = tf.cast(place * tf.cast(frames - long + 1, tf.float32), tf.int32)
             keep_times = keep_times & ((times < first[:, None]) | (times >= (first + long)[:, None]))

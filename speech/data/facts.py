@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from pipelines.base.stored import Count, Record, Text
-from pipelines.encoders.facts import EncoderRecord, KerasObject
+from pipelines.encoders.settings import EncoderRecord, KerasObject
 from pipelines.task.facts import ClassFacts, Facts, Moment, NumberFacts
 
 

@@ -31,7 +31,7 @@ from pipelines.data.names import groups_in_names, some, suspected_folders, suspe
 from pipelines.data.tables import file_paths
 from pipelines.data.walk import PassedOver, files_of, folders_in, other_folders, sampled
 from speech.data import audio
-from speech.data.ljspeech import is_lj
+from speech.data.manifests import is_lj
 from speech.settings import MAX_SECONDS
 
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")  # named in messages

@@ -1,6 +1,9 @@
-"""Tables that name recordings: CSV, TSV, JSON lines, Parquet, and LJSpeech's metadata.csv."""
+"""Tables that name recordings - CSV, TSV, JSON lines, Parquet, and LJSpeech's metadata.csv - and the sound files that arguments name:
+paths, folders (searched recursively), globs, and such tables.
+"""
 
 import csv
+import glob
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,17 +11,34 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.base.errors import DataError
+from pipelines.base.inside import check_regular
 from pipelines.config.messages import listed
+from pipelines.data.dialect import JSON_LINES
 from pipelines.data.label_sets import labels_in_table
 from pipelines.data.number_columns import NumberColumns
 from pipelines.data.opened import Opened, check_skipped
 from pipelines.data.tables import LeftOut, absent_files, column, read_table, row, split_names, values_of
-from pipelines.stores.copies import local
+from pipelines.data.walk import files_of
+from pipelines.stores.remote import local
 from speech.data import audio
-from speech.data.ljspeech import is_lj
+from speech.data.audio import SUFFIXES, UNREAD
 from speech.data.recording_files import Part, file_lengths, files_fingerprint, files_loader, files_stamp, recordings
 from speech.data.recordings import Facts, Recordings
 from speech.settings import AUDIO_COLUMNS, SpeechData, TranscriptData
+
+LJ = "metadata.csv"  # LJSpeech: id|text|normalized text, no header, recordings in wavs/
+
+
+def is_lj(path: Path) -> bool:
+    """Whether a table is LJSpeech's, which has no header and `|` between its columns."""
+    if path.name != LJ:
+        return False
+    check_regular(path)
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            return file.readline().count("|") >= 1
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 @dataclass(frozen=True)
@@ -131,3 +151,44 @@ def lj_rows(path: Path) -> Iterator[tuple[Part, str]]:
                        " ".join(cells[-1].split()))
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: is not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8") from None
+
+
+MANIFESTS = (".csv", ".tsv", ".parquet", *JSON_LINES)
+
+
+def find_recordings(inputs: Sequence[str], data: SpeechData) -> Iterator[Part | BadRow]:
+    """Files in the order given, folders and globs sorted; a named file is yielded whatever its ending, even if it does not exist.
+
+    Args:
+        data: how manifests name their columns; where they have no such columns, the usual names count.
+
+    Yields:
+        Recordings and parts of them, also unreadable ones (M4A), and rows of a manifest that name none.
+
+    Raises:
+        DataError: a manifest that cannot be read or names no files.
+    """
+    for text in inputs:
+        path = Path(text)
+        if path.is_dir():
+            for file in files_of(path, (*SUFFIXES, *UNREAD)):
+                yield file, 0.0, None
+        elif path.suffix.lower() in MANIFESTS and path.is_file():
+            yield from _manifest(path, data)
+        elif not path.exists() and glob.has_magic(text):
+            for name in sorted(glob.glob(text, recursive=True)):
+                if Path(name).is_file():
+                    yield Path(name), 0.0, None
+        else:
+            yield path, 0.0, None
+
+
+def _manifest(path: Path, data: SpeechData) -> Iterator[Part | BadRow]:
+    if is_lj(path):
+        yield from (part for part, _ in lj_rows(path))
+        return
+    table = read_table(path, text=[name for name in (data.audio_key, *AUDIO_COLUMNS) if name])
+    # the run may have been trained on data of another form: a column that is not there falls back to its usual name
+    usual = {name: type(data).model_fields[name].default for name in ("audio_key", "start_key", "duration_key")
+             if getattr(data, name) not in table.column_names}
+    yield from named_parts(table, path, data.model_copy(update=usual))

@@ -20,7 +20,7 @@ from pipelines.data.opened import Opened, check_columns
 from pipelines.data.records import RecordSource, tfds_source
 from pipelines.data.tfds import as_text, features, prepared
 from pipelines.data.walk import files_of
-from pipelines.stores.copies import local
+from pipelines.stores.remote import local
 from speech.data import audio, quickstart
 from speech.data.features import to_int16
 from speech.data.manifests import open_table

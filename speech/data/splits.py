@@ -12,9 +12,11 @@ from pipelines.config.messages import did_you_mean, listed
 from pipelines.data.divide import Warned, check_classes, check_several, divide
 from pipelines.data.label_sets import coded, of_trained_labels
 from pipelines.data.mapping import mapped
+from pipelines.data.number_columns import TARGET, NumberColumns, without_targets_left_out
 from pipelines.data.opened import Opened, without
 from pipelines.data.source import Source, Tensors, class_counts
 from pipelines.data.split import choose, describe
+from pipelines.outputs import number_scales
 from pipelines.task.contract import Splits
 from speech.data.connected_digits import open_connected
 from speech.data.enough import too_little
@@ -23,12 +25,44 @@ from speech.data.recordings import Recordings, facts_of
 from speech.data.sources import open_data, silence
 from speech.data.tokens import Encoder, learn, normalized, steps_needed
 from speech.models import steps_of
-from speech.settings import CommandData, Commands, SpeechData, Transcription
+from speech.settings import CommandData, Commands, SoundRegression, SpeechData, Transcription
+
+Decode = Callable[[Tensors], Tensors]
+
+
+def load_numbers(experiment: SoundRegression, decode: Decode, front_end: FrontEnd, known: dict[str, Any] | None = None) -> Splits:
+    """The splits; examples have `target`, [columns] float32. Arguments and facts are those of speech.data.splits.load_commands, with
+    `targets` (see pipelines.outputs.number_scales) in the place of classes and class_counts, and as `known` the facts of a finished run.
+
+    Raises:
+        DataError: names file, row and column, and the remedy.
+    """
+    data, numbers = experiment.data, NumberColumns.asked(experiment)
+    assert numbers is not None
+    opened = open_data(data, texts=False, numbers=numbers)
+
+    def load(split: str) -> Recordings:
+        source = readable(opened.load(split), data, opened.skipped, opened.place, split)
+        cells = [label.strip("[]").replace(",", " ").split() for label in source.facts.labels or ()]
+        targets = numbers.read([[row[place] if place < len(row) else None for row in cells] for place in range(len(numbers.names))],
+                               source.name)
+        return source.also(fields={TARGET: np.ascontiguousarray(targets)})
+
+    train, validation, test, notes = divide(opened.names, without_targets_left_out(load, numbers.names, opened.notes), data, opened.place)
+    parts = {"train": train, "validation": validation, "test": test}
+    notes += shared_speakers(parts)
+    targets, scaled = (known["targets"], []) if known else number_scales.learn(train, numbers.names, experiment.target)
+    some = choose(STATISTICS, count=len(train), seed=data.split_seed, purpose="statistics")
+    mean, std = statistics(train, some, decode, front_end)
+    facts = {"targets": targets, "mean": mean, "std": std, "statistics_of": len(some),
+             "speakers": sorted(set(facts_of(train).speakers or [])), "splits": describe(parts)}
+    return Splits(train=train, validation=validation, test=test, facts=facts, skipped=tuple(opened.skipped),
+                  notes=(*opened.notes, *notes, *scaled))
+
 
 STATISTICS = 1000  # most recordings of train behind mean and deviation
 MERGES, ROOM, NEARLY_ALL = (4, 2), 2, 0.99  # of `merge_for`
 UNKNOWN, SILENCE = "_unknown_", "_silence_"
-Decode = Callable[[Tensors], Tensors]
 
 
 def load_commands(experiment: Commands, decode: Decode, front_end: FrontEnd, *, judging: bool = False) -> Splits:
@@ -311,4 +345,3 @@ def shared_speakers(parts: Mapping[str, Source | None]) -> list[str]:
             notes.append(f"{name}: {which} in train, too, so the score says little of new voices; data.group_by: speaker keeps them apart")
     # for validation it is worth a warning only where there is no test split
     return [Warned(note) if note.startswith("test") or parts["test"] is None else note for note in notes]
-

@@ -20,9 +20,7 @@ from pipelines.encoders.presets import hub
 from pipelines.encoders.settings import PretrainedModel
 from pipelines.fitting.kernel import kept_of
 from speech.models import moonshine
-from speech.models.whisper import STRIDE, encoder
-from speech.models.whisper_decoder import Decoder
-from speech.models.whisper_writer import WhisperWriter
+from speech.models.whisper import STRIDE, Decoder, WhisperWriter, encoder
 from speech.settings import PretrainedCommands, PretrainedTranscripts, Whisper
 
 

@@ -19,8 +19,7 @@ from pipelines.task.form import Field
 from speech.data import audio, pretrained
 from speech.data.augment import Augmenter
 from speech.data.features import FrontEnd, without_offset
-from speech.data.files import find_recordings
-from speech.data.manifests import BadRow
+from speech.data.manifests import BadRow, find_recordings
 from speech.data.recordings import PreparedRecordings, facts_of
 from speech.settings import Commands, SoundRegression, Transcription
 

@@ -19,9 +19,8 @@ from pipelines.task.results import Judgement
 from pipelines.task.units import Units
 from speech.data import audio, pretrained, whisper_tokens
 from speech.data.features import rounded, without_offset
-from speech.data.number_splits import load_numbers
 from speech.data.recordings import facts_of, waveform
-from speech.data.splits import load_commands
+from speech.data.splits import load_commands, load_numbers
 from speech.metrics import sound_figures
 from speech.models import kernel
 from speech.settings import Commands, SoundRegression

@@ -8,7 +8,7 @@ from pipelines.base.errors import DataError
 from pipelines.config.load import from_dict, load
 from pipelines.data.memory import Recordings, keep, read_from
 from pipelines.data.tables import read_table
-from quartet.experiments import choose
+from quartet.drafts import choose
 from quartet.inputs import rows
 
 IMAGES = np.random.default_rng(0).integers(0, 256, [12, 8, 8], np.uint8)

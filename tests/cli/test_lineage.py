@@ -7,7 +7,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from pipelines.base.regular import digest
+from pipelines.base.inside import digest
 from pipelines.commands.main import app
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.lineage import lineage

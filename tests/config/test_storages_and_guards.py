@@ -8,7 +8,7 @@ from pipelines.base.errors import ConfigError
 from pipelines.base.files import open_to_append
 from pipelines.base.storage import owner
 from pipelines.config import doors
-from pipelines.stores import copies
+from pipelines.stores import remote
 from pipelines.stores.remote import address_of, remote_of
 from quartet.testing import check_guard, check_remote, check_storage
 from tests import finished_run
@@ -23,7 +23,7 @@ def sample(monkeypatch):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     monkeypatch.setattr(module.Memory, "objects", {})
-    monkeypatch.setattr(copies, "_copies", {})
+    monkeypatch.setattr(remote, "_copies", {})
     for door, name, entry in ((doors.STORAGES, "squeezed", module.Squeezed), (doors.GUARDS, "withdrawn", module.Withdrawn),
                               (doors.REMOTES, "memory", module.Memory)):
         monkeypatch.setattr(door, "_entries", {**door._entries, name: doors.Entry(name, entry, None)})

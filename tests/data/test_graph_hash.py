@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from pipelines.data.graph_hash import graph_hash
+from pipelines.data.fingerprint import graph_hash
 
 
 def _traced(factor, name="x"):

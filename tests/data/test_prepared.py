@@ -20,7 +20,7 @@ from pipelines.data.source import ArraySource
 from pipelines.data.stream import StreamSource
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.launch import launch
-from pipelines.stores.output import OutputFolder
+from pipelines.stores.remote import OutputFolder
 from pipelines.task.prepared import here, prepare, splits_of
 from tests.data import prepared as tfds_data
 from tests.speech.synthetic_recordings import class_folders

@@ -11,8 +11,8 @@ import tensorflow as tf
 from pipelines.base.errors import ConfigError
 from pipelines.data.source import ArraySource
 from pipelines.encoders import features, finetune, linear_head
-from pipelines.encoders.blocks import blocks
 from pipelines.encoders.features import OnFeatures
+from pipelines.encoders.trainable import blocks
 from pipelines.monitoring.metrics_log import read_rows
 from pipelines.training.hooks.freezing import GradualUnfreeze
 from pipelines.training.loop import Hook, Loop

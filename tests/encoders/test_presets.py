@@ -13,7 +13,7 @@ import pytest
 
 from pipelines.base.errors import ConfigError
 from pipelines.encoders import locate, presets
-from pipelines.encoders.facts import EncoderRecord, KerasObject
+from pipelines.encoders.settings import EncoderRecord, KerasObject
 from pipelines.machine import memory
 
 HERE = all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text", "safetensors"))

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from pipelines.base import metric_kinds
+from pipelines.base import formatting
 from pipelines.base.errors import ConfigError
 from pipelines.config import extensions
 from pipelines.config.load import from_text
@@ -95,7 +95,7 @@ def test_they_are_searched_in_the_schema_and_recorded(used):
     assert "augment.own.most" in json_schema("vision.classification")["$defs"]["Tune"]["properties"]["space"]["properties"]
     assert {(one["name"], *one["registers"]) for one in extensions.used_by(own)} == {
         ("augmentation.py", "augmentation dim"), ("metric.py", "metric top_k")}
-    assert metric_kinds.kind_of("validation/top_k") == metric_kinds.MetricKind("max", True, "Among the most probable")
+    assert formatting.kind_of("validation/top_k") == formatting.MetricKind("max", True, "Among the most probable")
 
 
 def test_an_image_is_augmented_alike_in_any_batch_and_not_when_judged(used):

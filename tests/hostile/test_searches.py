@@ -7,8 +7,7 @@ from typer.testing import CliRunner
 
 from pipelines.base.errors import ConfigError
 from pipelines.commands import main
-from pipelines.tuning.search_folder import Journal
-from pipelines.tuning.stored import check_events
+from pipelines.tuning.search_folder import Journal, check_events
 from pipelines.tuning.trials import read_result
 from tests.hostile.records import ESCAPE, METRIC, text, with_
 

@@ -14,8 +14,7 @@ from nlp.data.requests import read_texts
 from nlp.settings import TextData
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.files import write_json
-from pipelines.base.inside import refuse_links
-from pipelines.base.regular import all_below
+from pipelines.base.inside import all_below, refuse_links
 from pipelines.commands.main import app
 from pipelines.config.draft import new
 from pipelines.config.load import from_dict, load
@@ -27,7 +26,7 @@ from pipelines.encoders.presets import find
 from pipelines.runs.listing import size_of
 from speech.data import audio
 from speech.data.augment import read_noise
-from speech.data.files import find_recordings
+from speech.data.manifests import find_recordings
 from speech.settings import CommandData
 from tests.hostile.files import endless, fifo
 from tests.speech.synthetic_recordings import class_folders

@@ -2,17 +2,17 @@
 
 from itertools import pairwise
 
-from pipelines.task import drawing_budget
+from pipelines.task import contract
 
 
 def test_pictures_come_each_epoch_unless_they_would_take_long(monkeypatch):
     now = 0.0
-    monkeypatch.setattr(drawing_budget, "perf_counter", lambda: now)
+    monkeypatch.setattr(contract, "perf_counter", lambda: now)
 
     def drawn(epochs: int, seconds: float) -> list[int]:
         """The epochs of so many seconds after which a drawing of 2 s was made."""
         nonlocal now
-        pace, made = drawing_budget.DrawingBudget(), []
+        pace, made = contract.DrawingBudget(), []
         for epoch in range(epochs):
             if pace.due():
                 with pace:

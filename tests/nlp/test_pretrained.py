@@ -17,8 +17,8 @@ from nlp.tokens import preset as preset_tokens
 from pipelines.base.errors import ConfigError
 from pipelines.config.load import load
 from pipelines.data.divide import Warned
-from pipelines.encoders.blocks import blocks
 from pipelines.encoders.presets import find
+from pipelines.encoders.trainable import blocks
 from pipelines.machine import compiling
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.run import Call, train

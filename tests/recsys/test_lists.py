@@ -7,8 +7,8 @@ import tensorflow as tf
 from recsys.metrics.users import packed, unpacked
 from recsys.models.lists import products
 from recsys.models.lists import recommend as best_of
-from recsys.models.lookup import NO_ID, finder, ids_of
 from recsys.models.sampling import PLACES, Sampler, stops
+from recsys.models.store import NO_ID, finder, ids_of
 
 pytestmark = pytest.mark.slow
 

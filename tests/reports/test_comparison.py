@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from pipelines.reports.blocks import markdown
-from pipelines.reports.card import card
+from pipelines.reports.report import card
 from pipelines.runs.comparing import curves, write_comparison
 from pipelines.runs.folder import RunFolder
 from tests.finished_run import copy, quartet

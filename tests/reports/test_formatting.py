@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.base import formatting, metric_kinds
+from pipelines.base import formatting
 from pipelines.config import registry
 from pipelines.task.results import Metric
 
@@ -47,7 +47,7 @@ def test_a_title_within_a_sentence_keeps_the_capitals_of_abbreviations(name, tex
 
 
 def test_a_metric_has_a_unit_by_its_name_or_by_its_data():
-    metric_kinds.declare({"edge_distance": metric_kinds.MetricKind("min", unit="px")})
+    formatting.declare({"edge_distance": formatting.MetricKind("min", unit="px")})
     assert formatting.number(4.25, "test/edge_distance") == "4.250 px"
     assert Metric(4.25, 4.0, 5.0).text("edge_distance") == "4.250 px [4.000, 5.000]"
     assert Metric(4.25, 4.0, 5.0, measured_in="years").text("mae") == "4.250 years [4.000, 5.000]"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.base.metric_kinds import LOW, MetricKind, better, declare, kind_of
+from pipelines.base.formatting import LOW, MetricKind, better, declare, kind_of
 from pipelines.config.registry import domains
 
 

@@ -14,7 +14,7 @@ from pipelines.runs.folder import RunFolder
 from pipelines.serving.export import Served, export, readme
 from pipelines.serving.load import LoadedRun, load_run
 from pipelines.task.contract import Signature
-from quartet import bare_process
+from quartet import task_testing
 from tests import finished_run
 from vision.tasks.classification import Classification
 
@@ -48,7 +48,7 @@ def elsewhere(exported, judged, tmp_path_factory):
     folder = tmp_path_factory.mktemp("elsewhere")
     images, _, _ = judged
     (folder / "images").write_text("".join(image.hex() + "\n" for image in images))
-    said = bare_process.run(USE, exported, "images", "answers.npz", folder=folder)
+    said = task_testing.run(USE, exported, "images", "answers.npz", folder=folder)
     return json.loads(said.splitlines()[-1]), dict(np.load(folder / "answers.npz"))
 
 

@@ -9,7 +9,7 @@ import pytest
 from pipelines.serving.answer_files import to_files
 from pipelines.serving.output import WRITERS, Prediction, Shown, as_object
 from pipelines.serving.predict import rows_of
-from pipelines.stores.output import OutputFolder
+from pipelines.stores.remote import OutputFolder
 
 
 def test_json_has_the_shortest_numbers_that_are_these():

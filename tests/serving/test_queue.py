@@ -14,7 +14,7 @@ pytestmark = needs_extra
 
 def queue(**options):
     """Batches of 4, whose computing says that it has begun and waits for the gate; the sizes computed."""
-    from pipelines.serving.http.batching import Batches
+    from pipelines.serving.http.hosting import Batches
     from pipelines.serving.http.observing import ModelMetrics, Observed
 
     gate, begun, sizes = threading.Event(), threading.Event(), []
@@ -71,7 +71,7 @@ def test_a_request_that_nobody_waits_for_is_taken_out_whole(partly):
 
 
 def test_a_client_may_have_so_many_inputs_in_the_queue_and_others_theirs():
-    from pipelines.serving.http.refusals import TooMany
+    from pipelines.serving.http.bodies import TooMany
 
     async def run():
         there = queue(each=6)

@@ -84,8 +84,8 @@ class Running:
     """A server in a thread."""
 
     def __init__(self, model, *, protocols=(), folder=None, apart=None, loop=None, say=print, **options):
+        from pipelines.serving.http.app import Server, make_site
         from pipelines.serving.http.hosting import Models
-        from pipelines.serving.http.running import Server, make_site
         from pipelines.serving.options import Options
         from pipelines.serving.server import bind
 

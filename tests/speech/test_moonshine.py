@@ -12,7 +12,7 @@ import tensorflow as tf
 from pipelines.base.errors import ConfigError
 from pipelines.config.load import from_text
 from pipelines.encoders import listing
-from pipelines.encoders.blocks import blocks
+from pipelines.encoders.trainable import blocks
 from pipelines.runs.launch import task_class
 from speech.check import check_transcripts
 from speech.data.pretrained import MoonshineFrontEnd

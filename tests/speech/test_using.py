@@ -15,8 +15,7 @@ from pipelines.reports.report import Reported, write_report
 from pipelines.runs.launch import task_class
 from pipelines.serving import predict
 from pipelines.serving.output import WRITERS, Shown
-from speech.data.files import find_recordings
-from speech.data.manifests import BadRow
+from speech.data.manifests import BadRow, find_recordings
 from speech.data.recordings import Facts, Recordings
 from speech.tasks.transcript import BLANK
 from tests.speech.synthetic_recordings import class_folders, tone, write

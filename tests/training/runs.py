@@ -12,7 +12,7 @@ from unittest import mock
 import keras
 import numpy as np
 
-from pipelines.base.background import Background
+from pipelines.base.files import Background
 from pipelines.monitoring.metrics_log import read_rows
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.run import Call, train

@@ -12,7 +12,7 @@ from pipelines.config.schema import Train
 from pipelines.data.cache import decoded_spec
 from pipelines.machine import devices, precision
 from pipelines.runs.launch import task_class
-from pipelines.training import precision_probe
+from pipelines.training import preparation
 from pipelines.training.preparation import plan_batches, prepare
 from tests.training.runs import At, Killed, checkpoint, kill, run
 
@@ -83,7 +83,7 @@ def test_a_network_with_depthwise_convolutions_is_timed_itself(monkeypatch):
     task = task_class(experiment.task)
     plain = prepare(experiment.model_copy(update={"train": experiment.train.model_copy(update={"precision": chosen})}), task)
     monkeypatch.setattr(devices, "fastest", lambda *_: ("bfloat16", "a convolution is"))
-    monkeypatch.setattr(precision_probe, "gain", lambda *_: gain)
+    monkeypatch.setattr(preparation, "speed_gain", lambda *_: gain)
     begun = prepare(experiment, task)
     assert begun.machine.precision == chosen == keras.config.dtype_policy().compute_dtype
     assert begun.machine.notes == (
@@ -102,7 +102,7 @@ def test_the_faster_network_has_a_gain():
     small, large = begun(4), begun(256)
     before = [weight.numpy() for weight in small.model.weights]
     spec = decoded_spec(small.splits.train, small.task.input.decode)
-    assert precision_probe.depthwise(small.model)
-    assert precision_probe.gain(small.task, small.model, large.model, spec, 8) > 2.0
+    assert preparation.depthwise(small.model)
+    assert preparation.speed_gain(small.task, small.model, large.model, spec, 8) > 2.0
     for weight, old in zip(small.model.weights, before):
         np.testing.assert_array_equal(weight, old)

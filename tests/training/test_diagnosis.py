@@ -6,8 +6,7 @@ import pytest
 
 from pipelines.base.errors import ConfigError
 from pipelines.base.stored import checked
-from pipelines.training.hooks.diagnosis import Diagnosis
-from pipelines.training.hooks.remarks import Warnings
+from pipelines.training.hooks.diagnosis import Diagnosis, Warnings
 
 pytestmark = pytest.mark.slow
 

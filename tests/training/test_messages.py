@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from pipelines.base.errors import ConfigError
 from pipelines.data.divide import Warned
+from pipelines.training.hooks.diagnosis import WarnOfWaiting
 from pipelines.training.hooks.log import device_memory
-from pipelines.training.hooks.remarks import WarnOfWaiting
 from pipelines.training.meter import Meter
 from tests.training.runs import run
 from tests.training.toy import ToyTask

@@ -8,7 +8,7 @@ import tensorflow as tf
 from pipelines.base.errors import ConfigError
 from pipelines.config.keras_names import keras_names
 from pipelines.config.schema import Optimizer as Settings
-from pipelines.training import optimizers
+from pipelines.training import links
 
 SHAPES = [(3, 4), (4,), (2, 2, 3, 3), (5, 2)]
 
@@ -26,7 +26,7 @@ def gradients(step: int) -> list[tf.Tensor]:
 def purely(settings: Settings, steps: int, rate: float) -> list[np.ndarray]:
     """Weights after some updates by stateless_apply, the rate given in the slots as the step does."""
     variables = weights()
-    optimizer = optimizers.make(settings, variables)
+    optimizer = links.make_optimizer(settings, variables)
     slots = [tf.convert_to_tensor(value) for value in optimizer.variables]
     place = next(at for at, variable in enumerate(optimizer.variables) if variable is optimizer._learning_rate)
     values = [tf.convert_to_tensor(variable) for variable in variables]
@@ -50,13 +50,13 @@ def by_keras(optimizer: keras.optimizers.Optimizer, steps: int) -> list[np.ndarr
 
 def test_the_names_are_those_the_experiment_may_have():
     wrappers = {"optimizer", "lossscaleoptimizer", "multioptimizer", "optimizermap"}
-    assert set(optimizers.names()) == {name.lower() for name in keras_names("keras.optimizers")} - wrappers
+    assert set(links.optimizer_names()) == {name.lower() for name in keras_names("keras.optimizers")} - wrappers
 
 
-@pytest.mark.parametrize("name", sorted(set(optimizers.names()) - {"schedulefreeadamw"}))
+@pytest.mark.parametrize("name", sorted(set(links.optimizer_names()) - {"schedulefreeadamw"}))
 @pytest.mark.parametrize("decay", [None, 0.05])
 def test_equals_keras(name, decay):
-    cls, rate = optimizers.names()[name], 0.02
+    cls, rate = links.optimizer_names()[name], 0.02
     options = {} if decay is None else {"weight_decay": decay}
     if name == "muon" and decay:
         options["adam_weight_decay"] = decay
@@ -117,10 +117,10 @@ def test_only_weights_of_two_or_more_dimensions_decay(settings, monkeypatch):
 ])
 def test_wrong_options(settings, message):
     with pytest.raises(ConfigError) as caught:
-        optimizers.make(Settings(**settings), weights())
+        links.make_optimizer(Settings(**settings), weights())
     assert message in str(caught.value)
 
 
 def test_names_may_be_written_in_any_case():
-    assert type(optimizers.make(Settings(name="RMSprop"), weights())).__name__ == "RMSprop"
-    assert type(optimizers.make(Settings(name="schedule_free_adamw"), weights())).__name__ == "ScheduleFreeAdamW"
+    assert type(links.make_optimizer(Settings(name="RMSprop"), weights())).__name__ == "RMSprop"
+    assert type(links.make_optimizer(Settings(name="schedule_free_adamw"), weights())).__name__ == "ScheduleFreeAdamW"

@@ -7,7 +7,7 @@ import tensorflow as tf
 from sklearn.metrics import f1_score
 
 from pipelines.base.errors import ConfigError
-from pipelines.base.metric_kinds import better
+from pipelines.base.formatting import better
 from pipelines.task.contract import Output, SetScores, kept
 from pipelines.training.evaluation import Evaluator
 from pipelines.training.session import assemble

@@ -10,8 +10,7 @@ import tensorflow as tf
 from pipelines.config.schema import Clip
 from pipelines.data import order
 from pipelines.training.evaluation import Evaluator
-from pipelines.training.links import clip, learning_rate
-from pipelines.training.loss_scale import LossScaled
+from pipelines.training.links import LossScaled, clip, learning_rate
 from pipelines.training.session import Session, assemble
 from tests import processes
 from tests.training.toy import CLASSES, ToyTask, experiment

@@ -244,8 +244,8 @@ def final_weights(changes: dict[str, Any]) -> np.ndarray:
     epoch; `chunk`, the rows of tables that hosts send at once.
     """
     from pipelines.training import embedding_tables, session
+    from pipelines.training.divided_tables import TablesHome
     from pipelines.training.evaluation import Evaluator
-    from pipelines.training.hooks.tables_home import TablesHome
     from pipelines.training.hooks.validation import Validation
     from pipelines.training.loop import Loop
     from pipelines.training.meter import Meter

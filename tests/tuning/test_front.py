@@ -8,7 +8,7 @@ from pipelines.base.errors import QuartetError
 from pipelines.base.figures import png
 from pipelines.config.schema import Cost
 from pipelines.tuning import tuner_space
-from pipelines.tuning.front import front, lines, picture, worth
+from pipelines.tuning.analysis import front, lines, picture, worth
 from pipelines.tuning.oracles import Oracle
 from pipelines.tuning.trial import measured
 from pipelines.tuning.trials import Trial, best_of

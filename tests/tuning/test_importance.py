@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pipelines.config.space import Dimension
-from pipelines.tuning.importance import importance
+from pipelines.tuning.analysis import importance
 
 SPACE = [Dimension("rate", "float", low=1e-4, high=1e-1, scale="log"), Dimension("noise", "float", low=0, high=1),
          Dimension("kind", "choice", ("a", "b")), Dimension("depth", "int", low=1, high=3, when={"kind": ("b",)})]

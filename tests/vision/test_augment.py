@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image, ImageEnhance, ImageOps
 
-from pipelines.data import order, random
+from pipelines.data import draws, order
 from pipelines.outputs.classes import Classes
 from vision.data import rand_augment
 from vision.data.augment import FLIP, SHIFT, augment
@@ -64,8 +64,8 @@ def test_an_image_is_augmented_alike_in_any_batch(images, name):
 def test_flip_and_shift_against_numpy(images):
     settings = Augment(flip=True, shift=3)
     keys = order.example_keys(0, tf.constant(1, tf.int64), tf.range(96, dtype=tf.int64))
-    mirrored = random.uniform(keys, FLIP).numpy() < 0.5
-    rows, columns = random.integers(keys, SHIFT, -3, 3, 2).numpy()
+    mirrored = draws.uniform(keys, FLIP).numpy() < 0.5
+    rows, columns = draws.integers(keys, SHIFT, -3, 3, 2).numpy()
     assert 25 < mirrored.sum() < 71 and set(rows) == set(columns) == set(range(-3, 4))
     result = run(images, settings, epoch=1)[0].numpy()
     for number, image in enumerate(images):

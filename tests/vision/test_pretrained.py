@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from pipelines.base.errors import ConfigError
 from pipelines.encoders import trainable
-from pipelines.encoders.blocks import blocks
+from pipelines.encoders.trainable import blocks
 from pipelines.machine import compiling
 from tests.encoders import tiny
 from vision import models

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from pipelines.data import random
+from pipelines.data import draws
 from vision.data import geometry
 from vision.data.rand_augment import rand_augment
 from vision.settings import AUGMENTATIONS, Augment
@@ -38,7 +38,7 @@ def mix(
     batch = tf.shape(images)[0]
     partner = tf.minimum(tf.bitwise.bitwise_xor(tf.range(batch), 1), batch - 1)
     others = tf.gather(images, partner)
-    drawn = random.uniform(keys, stream, 3)
+    drawn = draws.uniform(keys, stream, 3)
 
     def blended() -> tuple[tf.Tensor, tf.Tensor]:
         return _blend(images, others, _beta(drawn[0], mixup))
@@ -118,7 +118,7 @@ def augment(
                               stream=RAND_AUGMENT)
     if settings.own is not None:
         shape = images.shape
-        images = tf.ensure_shape(tf.cast(AUGMENTATIONS.build(settings.own, images=images, keys=random.own(keys)), tf.float32), shape)
+        images = tf.ensure_shape(tf.cast(AUGMENTATIONS.build(settings.own, images=images, keys=draws.own(keys)), tf.float32), shape)
     if settings.mixup or settings.cutmix:
         return mix(images, mixup=settings.mixup, cutmix=settings.cutmix, keys=keys, stream=MIX, seed=seed)
     return images, {}
@@ -131,9 +131,9 @@ def mirrored(images: tf.Tensor, settings: Augment, keys: tf.Tensor, epoch: tf.Te
     pixels, because keys change with the epoch; so half of the images begin so.
     """
     if settings.flip_mode == "random":
-        return random.uniform(keys, FLIP) < 0.5
+        return draws.uniform(keys, FLIP) < 0.5
     total = tf.reduce_sum(tf.cast(images, tf.int32), axis=[1, 2, 3])
-    side = random.bits(tf.stack([total, tf.zeros_like(total)], axis=1), FLIP)[0]
+    side = draws.bits(tf.stack([total, tf.zeros_like(total)], axis=1), FLIP)[0]
     return tf.cast((tf.bitwise.bitwise_and(side, tf.constant(1, tf.uint32)) + tf.cast(epoch & 1, tf.uint32)) & 1, tf.bool)
 
 
@@ -150,7 +150,7 @@ def move_and_erase(images: tf.Tensor, settings: Augment, keys: tf.Tensor, epoch:
     if settings.flip:
         columns = tf.where(mirrored(images, settings, keys, epoch)[:, None], width - 1 - columns, columns)
     if settings.shift:
-        shifts = random.integers(keys, SHIFT, -settings.shift, settings.shift, count=2)[..., None]
+        shifts = draws.integers(keys, SHIFT, -settings.shift, settings.shift, count=2)[..., None]
         rows, columns = _reflect(rows + shifts[0], height), _reflect(columns + shifts[1], width)
     row_numbers = tf.range(batch)[:, None] * height + rows  # among all rows of the batch
     pixels = row_numbers[:, :, None] * width + columns[:, None, :]
@@ -170,7 +170,7 @@ def moves(images: tf.Tensor, settings: Augment, keys: tf.Tensor, epoch: tf.Tenso
     across = tf.where(mirrored(images, settings, keys, epoch), -1.0, 1.0) if settings.flip else tf.ones([batch])
     down = right = zeros
     if settings.shift:
-        shifts = random.integers(keys, SHIFT, -settings.shift, settings.shift, count=2)
+        shifts = draws.integers(keys, SHIFT, -settings.shift, settings.shift, count=2)
         down, right = tf.cast(shifts[0], tf.float32), tf.cast(shifts[1], tf.float32)
     begins = tf.where(across < 0, width, 0.0) - across * right
     maps = tf.stack([tf.stack([across, zeros, begins], 1), tf.stack([zeros, tf.ones([batch]), -down], 1)], 1)
@@ -181,10 +181,10 @@ def _scales(images: tf.Tensor, settings: Augment, keys: tf.Tensor) -> tf.Tensor:
     """The map of each image that mirrors it above and below and scales it about a random place, [batch, 2, 3] float32; factors are drawn
     evenly in their logarithm."""
     height, width = float(images.shape[1]), float(images.shape[2])
-    drawn, ones = random.uniform(keys, SCALE, 3), tf.ones([tf.shape(images)[0]])
+    drawn, ones = draws.uniform(keys, SCALE, 3), tf.ones([tf.shape(images)[0]])
     low, high = (math.log(factor) for factor in settings.scale or (1.0, 1.0))
     factor = tf.exp(low + (high - low) * drawn[0]) if settings.scale else ones
-    turned = (random.uniform(keys, FLIP_VERTICAL) < 0.5) if settings.flip_vertical else tf.zeros_like(ones, tf.bool)
+    turned = (draws.uniform(keys, FLIP_VERTICAL) < 0.5) if settings.flip_vertical else tf.zeros_like(ones, tf.bool)
     right, down = drawn[1] * (1.0 - factor) * width, drawn[2] * (1.0 - factor) * height
     rows = tf.stack([tf.zeros_like(ones), tf.where(turned, -factor, factor), tf.where(turned, down + factor * height, down)], 1)
     return tf.stack([tf.stack([factor, tf.zeros_like(ones), right], 1), rows], 1)
@@ -206,7 +206,7 @@ def moved_by(images: tf.Tensor, maps: tf.Tensor, fill: Sequence[float]) -> tf.Te
 def _recoloured(images: tf.Tensor, most: float, keys: tf.Tensor) -> tf.Tensor:
     """Brightness, contrast about the image's mean and saturation times factors of 1 - most to 1 + most, cut to 0..255."""
     bright, contrast, saturation = (factor[:, None, None, None] for factor in tf.unstack(1.0 + most * (
-        2.0 * random.uniform(keys, COLOUR, 3) - 1.0)))
+        2.0 * draws.uniform(keys, COLOUR, 3) - 1.0)))
     grey = tf.reduce_mean(images, -1, keepdims=True)
     images = grey + (images - grey) * saturation
     middle = tf.reduce_mean(images, [1, 2, 3], keepdims=True)
@@ -220,8 +220,8 @@ def _reflect(positions: tf.Tensor, size: int) -> tf.Tensor:
 
 def _squares(height: int, width: int, edge: int, keys: tf.Tensor) -> tf.Tensor:
     """True inside a square of each image, centred on a uniformly drawn pixel, [batch, height, width] bool."""
-    top = random.integers(keys, ERASE, 0, height - 1)[:, None] - edge // 2
-    left = random.integers(keys, ERASE + 1, 0, width - 1)[:, None] - edge // 2
+    top = draws.integers(keys, ERASE, 0, height - 1)[:, None] - edge // 2
+    left = draws.integers(keys, ERASE + 1, 0, width - 1)[:, None] - edge // 2
     rows, columns = tf.range(height)[None], tf.range(width)[None]
     inside_rows = (rows >= top) & (rows < top + edge)
     inside_columns = (columns >= left) & (columns < left + edge)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from pipelines.base.stored import Count, Record
-from pipelines.encoders.facts import EncoderRecord, KerasObject
+from pipelines.encoders.settings import EncoderRecord, KerasObject
 from pipelines.task.facts import ClassFacts, Facts, Moment, NumberFacts
 
 Pixels = Annotated[int, Field(ge=1, le=16_384)]

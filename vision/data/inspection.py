@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.base.errors import DataError
-from pipelines.base.regular import check_regular
+from pipelines.base.inside import check_regular
 from pipelines.config.draft import Asked
 from pipelines.config.messages import listed
 from pipelines.data.columns import by_name, role_in, role_of

@@ -8,7 +8,7 @@ import math
 
 import tensorflow as tf
 
-from pipelines.data import random
+from pipelines.data import draws
 
 # the paper's fourteen
 OPERATIONS = ("identity", "auto_contrast", "equalize", "rotate", "solarize", "colour", "posterize", "contrast", "brightness", "sharpness",
@@ -33,8 +33,8 @@ def rand_augment(images: tf.Tensor, keys: tf.Tensor, *, operations: int, magnitu
         tf.Tensor: as images.
     """
     for turn in range(operations):
-        operation = random.integers(keys, stream + turn * DRAWS, 0, len(OPERATIONS) - 1)
-        sign = tf.cast(random.integers(keys, stream + turn * DRAWS + 1, 0, 1) * 2 - 1, tf.float32)
+        operation = draws.integers(keys, stream + turn * DRAWS, 0, len(OPERATIONS) - 1)
+        sign = tf.cast(draws.integers(keys, stream + turn * DRAWS + 1, 0, 1) * 2 - 1, tf.float32)
         images = apply(images, operation, sign * magnitude)
     return images
 

@@ -34,7 +34,7 @@ from pipelines.data.tables import (
 )
 from pipelines.data.tfds import TfdsSource, features, prepared
 from pipelines.machine import memory
-from pipelines.stores.copies import local
+from pipelines.stores.remote import local
 from vision.data.annotations import naming_boxes
 from vision.data.decode import pixels
 from vision.data.files import ENDINGS, is_image

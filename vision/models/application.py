@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from pipelines.base.errors import ConfigError
-from pipelines.stores.copies import local
+from pipelines.stores.remote import local
 from vision.models.layers import logits
 from vision.settings import Application
 

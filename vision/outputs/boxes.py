@@ -8,8 +8,7 @@ import tensorflow as tf
 
 from pipelines.data.source import Source, Tensors
 from pipelines.task.contract import Answers, Condensed, Features, Output, SetScores
-from pipelines.task.results import Baseline, Judgement
-from pipelines.task.worst_examples import worst_numbers
+from pipelines.task.results import Baseline, Judgement, worst_numbers
 from vision.data import geometry
 from vision.data.boxes.open import BOXES, CLASSES, NONE
 from vision.models.detector import STRIDES

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipelines.base import figures
-from pipelines.task.worst_examples import Answered
+from pipelines.task.results import Answered
 from vision.data.masks.open import MASK
 from vision.data.masks.values import value_of
 

@@ -10,8 +10,7 @@ from pipelines.base.errors import ConfigError
 from pipelines.data.source import Source, Tensors
 from pipelines.task import intervals
 from pipelines.task.contract import Answers, Condensed, Features, Output, kept
-from pipelines.task.results import Baseline, Judgement
-from pipelines.task.worst_examples import worst_examples
+from pipelines.task.results import Baseline, Judgement, worst_examples
 from vision.data import geometry
 from vision.data.masks.open import MASK
 from vision.data.masks.values import VOID

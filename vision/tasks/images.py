@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from pipelines.base import figures
 from pipelines.base.errors import ConfigError, DataError
-from pipelines.base.regular import check_regular
+from pipelines.base.inside import check_regular
 from pipelines.data.shards import ShardSource
 from pipelines.data.source import Source, Tensors, stored_label
 from pipelines.encoders.settings import PretrainedModel

@@ -12,7 +12,7 @@ from extensions.cluster.ray_predict import claim, content, parts
 from extensions.cluster.tests.ray_nodes import extra
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.serving.output import Prediction, Shown
-from pipelines.stores.output import OutputFolder
+from pipelines.stores.remote import OutputFolder
 from tests.finished_run import finished, quartet
 from tests.processes import run
 
@@ -56,7 +56,7 @@ import sys
 from pathlib import Path
 from extensions.cluster.ray_cluster import connected
 from extensions.cluster import ray_predict
-from pipelines.stores.output import OutputFolder
+from pipelines.stores.remote import OutputFolder
 
 class Dying:
     "An answerer whose first process dies over a part."

@@ -12,10 +12,9 @@ from google.protobuf.message import DecodeError
 
 from extensions.gateway.access import Access
 from pipelines.base.errors import ConfigError, DataError
-from pipelines.serving.http.bodies import Memory, Share
+from pipelines.serving.http.bodies import Memory, Refused, Share
 from pipelines.serving.http.hosting import Hosted, Models
 from pipelines.serving.http.observing import Exchange, Observed, failed
-from pipelines.serving.http.refusals import Refused
 
 CODES = {400: grpc.StatusCode.INVALID_ARGUMENT, 401: grpc.StatusCode.UNAUTHENTICATED, 404: grpc.StatusCode.NOT_FOUND,
          408: grpc.StatusCode.DEADLINE_EXCEEDED, 413: grpc.StatusCode.RESOURCE_EXHAUSTED, 429: grpc.StatusCode.RESOURCE_EXHAUSTED,

@@ -12,7 +12,7 @@ from tritonclient.grpc import service_pb2 as messages
 
 from extensions.gateway.grpc.calls import Answer, Call
 from extensions.gateway.open_inference import KINDS, NAMES, answered, metadata, packed, strings, unpacked
-from pipelines.serving.http.refusals import Refused
+from pipelines.serving.http.bodies import Refused
 
 NAME = "inference.GRPCInferenceService"
 # the field of typed contents for each datatype; FP16 has none

@@ -9,9 +9,8 @@ from extensions.gateway.access import access_of
 from extensions.gateway.grpc import open_inference, tensorflow_serving
 from extensions.gateway.grpc.calls import service
 from extensions.gateway.options import chosen
-from pipelines.serving.http.app import MEMORY
+from pipelines.serving.http.app import GRACE, MEMORY
 from pipelines.serving.http.bodies import Memory
-from pipelines.serving.http.running import GRACE
 from pipelines.serving.protocol import Site
 
 IDLE_MS = 300_000  # without an RPC, after which a connection ends

@@ -15,9 +15,8 @@ from extensions.gateway.grpc.calls import Answer, Call
 from extensions.gateway.open_inference import answered
 from extensions.gateway.tensorflow_rest import SIGNATURE, classified
 from extensions.gateway.tensors import Specs, sizes
-from pipelines.serving.http.bodies import Share
+from pipelines.serving.http.bodies import Refused, Share
 from pipelines.serving.http.hosting import Hosted
-from pipelines.serving.http.refusals import Refused
 
 PREDICTION, MODEL = "tensorflow.serving.PredictionService", "tensorflow.serving.ModelService"
 METADATA = "signature_def"  # the one kind of metadata that there is

@@ -110,7 +110,7 @@ def test_the_rate_counts_by_client(file):
 
 def test_a_rate_refills_and_forgets_clients():
     from extensions.gateway import access
-    from pipelines.serving.http.refusals import Refused
+    from pipelines.serving.http.bodies import Refused
 
     clock = [0.0]
     rate = access.Rate(2.0, now=lambda: clock[0])

@@ -25,9 +25,9 @@ pytestmark = needs_extra
 @pytest.fixture
 def patient(monkeypatch):
     """Half a minute in place of a second: on a machine that is busy, a client may need it."""
-    from pipelines.serving.http import running
+    from pipelines.serving.http import app
 
-    monkeypatch.setattr(running, "GRACE", 30.0)
+    monkeypatch.setattr(app, "GRACE", 30.0)
 
 
 @pytest.fixture
@@ -211,7 +211,7 @@ def test_an_answer_that_nobody_reads_is_given_up(fast):
 
 
 def test_a_connection_is_kept_for_a_time_and_then_closed(monkeypatch):
-    from pipelines.serving.http import running as server_module
+    from pipelines.serving.http import app as server_module
 
     monkeypatch.setattr(server_module, "KEPT", 1)
     with running() as server, server.connect() as client:

@@ -16,7 +16,7 @@ from pipelines.config.variants import rebuild
 from pipelines.data import order
 from pipelines.data.draws import Draws
 from pipelines.monitoring.metrics_log import read_rows
-from pipelines.reports.card import card
+from pipelines.reports.report import card
 from pipelines.runs import lineage
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.run import Call, train

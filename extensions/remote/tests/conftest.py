@@ -7,7 +7,7 @@ import pytest
 
 from extensions.remote.tests.s3_server import serving
 from pipelines.config import registry  # noqa: F401 - by which stores are found
-from pipelines.stores import copies
+from pipelines.stores import remote
 
 if not importlib.util.find_spec("obstore") and not os.environ.get("QUARTET_REQUIRE_EXTRAS"):
     collect_ignore_glob = ["test_*.py"]  # the extra `remote` is not installed
@@ -26,4 +26,4 @@ def store(monkeypatch, tmp_path):
 @pytest.fixture(autouse=True)
 def forgotten(monkeypatch):
     """What was copied is looked at anew in each test."""
-    monkeypatch.setattr(copies, "_copies", {})
+    monkeypatch.setattr(remote, "_copies", {})

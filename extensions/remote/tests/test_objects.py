@@ -8,9 +8,8 @@ from extensions.remote.credentials import of_aws_file
 from extensions.remote.objects import Changed, Missing, StoreError, objects_of
 from extensions.remote.store import ObjectStore
 from pipelines.base.errors import ConfigError, DataError
-from pipelines.stores import copies
-from pipelines.stores.output import OutputFolder, refuse_existing
-from pipelines.stores.remote import Address, address_of
+from pipelines.stores import remote
+from pipelines.stores.remote import Address, OutputFolder, address_of, refuse_existing
 from quartet.testing import check_remote
 
 BOX = Address("s3", "box", "")
@@ -126,15 +125,15 @@ def test_a_copy_is_fetched_once_and_follows_the_store(store):
     box, reads = store.objects["box"], []
     store.fault = lambda method, key: reads.append(key) if method == "GET" and key else None
     box |= {"data/cat/1.jpg": b"one", "data/dog/2.jpg": b"two"}
-    place = copies.local("s3://box/data")
+    place = remote.local("s3://box/data")
     assert (place.name, (place / "cat" / "1.jpg").read_bytes()) == ("data", b"one")
     assert sorted(reads) == ["data/cat/1.jpg", "data/dog/2.jpg"]
-    assert copies.named(f"{place}/cat/1.jpg: broken") == "s3://box/data/cat/1.jpg: broken"
+    assert remote.named(f"{place}/cat/1.jpg: broken") == "s3://box/data/cat/1.jpg: broken"
     reads.clear()
     box["data/cat/1.jpg"], box["data/cat/3.jpg"] = b"new", b"three"
     del box["data/dog/2.jpg"]
-    copies._copies.clear()  # as another process would
-    assert copies.local("s3://box/data") == place
+    remote._copies.clear()  # as another process would
+    assert remote.local("s3://box/data") == place
     assert sorted(reads) == ["data/cat/1.jpg", "data/cat/3.jpg"]
     assert sorted(file.name for file in place.rglob("*") if file.is_file()) == ["1.jpg", "3.jpg"]
     assert (place / "cat" / "1.jpg").read_bytes() == b"new"
@@ -142,24 +141,24 @@ def test_a_copy_is_fetched_once_and_follows_the_store(store):
 
 def test_a_table_comes_with_the_files_beside_it_where_it_names_them(store):
     store.objects["box"] |= {"set/table.csv": b"file\n1.wav\n", "set/1.wav": b"wave"}
-    assert (copies.local("s3://box/set/table.csv", folder=True).parent / "1.wav").read_bytes() == b"wave"
+    assert (remote.local("s3://box/set/table.csv", folder=True).parent / "1.wav").read_bytes() == b"wave"
 
 
 def test_names_that_lead_out_of_the_copy_are_refused(store):
     store.objects["box"]["data/../../out"] = b"x"
     with pytest.raises((DataError, StoreError)):
-        copies.local("s3://box/data")
+        remote.local("s3://box/data")
 
 
 def test_nothing_at_an_address_is_said(store):
     with pytest.raises(DataError, match="s3://box/none: there is nothing at this address"):
-        copies.local("s3://box/none")
+        remote.local("s3://box/none")
 
 
 def test_patterns_are_looked_for_below_the_folder_above_them(store):
     store.objects["box"] |= {"photos/1.jpg": b"", "photos/2.png": b""}
-    (found,) = copies.inputs(["s3://box/photos/*.jpg"])
-    assert found.endswith("photos/*.jpg") and list(copies.inputs(["a text: see http-ish", "photo.jpg"])) == [
+    (found,) = remote.inputs(["s3://box/photos/*.jpg"])
+    assert found.endswith("photos/*.jpg") and list(remote.inputs(["a text: see http-ish", "photo.jpg"])) == [
         "a text: see http-ish", "photo.jpg"]
 
 
@@ -170,8 +169,8 @@ def test_any_protocol_of_fsspec_is_read(monkeypatch, tmp_path):
     memory = fsspec.filesystem("memory")
     memory.pipe_file("/bucket/data/x.csv", b"text,label\n")
     try:
-        assert copies.local("memory://bucket/data/x.csv").read_bytes() == b"text,label\n"
-        assert copies.local("memory://bucket/data").joinpath("x.csv").is_file()
+        assert remote.local("memory://bucket/data/x.csv").read_bytes() == b"text,label\n"
+        assert remote.local("memory://bucket/data").joinpath("x.csv").is_file()
         with pytest.raises(ConfigError, match="runs are kept in s3://, gs:// or az://"):
             objects_of(Address("memory", "bucket", "")).put("x", b"", over="")
     finally:

@@ -15,7 +15,7 @@ from extensions.secure.options import SIGNATURE, require_signature, required_key
 from extensions.secure.signing import sign, verify
 from extensions.secure.tests.keys import needs_trust, pair
 from pipelines.base.errors import ConfigError, Untrusted
-from pipelines.base.regular import digest
+from pipelines.base.inside import digest
 from pipelines.commands.main import app
 from pipelines.config import guard
 from pipelines.config.load import load

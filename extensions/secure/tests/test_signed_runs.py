@@ -12,7 +12,7 @@ from extensions.secure.guard import Signatures
 from extensions.secure.options import require_signature
 from extensions.secure.tests.keys import needs_trust, pair
 from pipelines.base.errors import Untrusted
-from pipelines.base.regular import digest
+from pipelines.base.inside import digest
 from pipelines.commands.main import app
 from pipelines.runs.folder import RunFolder
 from quartet.testing import check_guard

@@ -18,7 +18,7 @@ import orjson
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from pipelines.serving.http.refusals import Gone
+from pipelines.serving.http.bodies import Gone
 
 ID = re.compile(rb"[\x21-\x7e]{1,128}")
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)

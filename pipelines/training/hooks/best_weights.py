@@ -7,8 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from pipelines.base.background import Background
-from pipelines.base.files import why
+from pipelines.base.files import Background, why
 from pipelines.base.stored import Count, Record
 from pipelines.config.schema import Train
 from pipelines.machine.group import ALONE, Group

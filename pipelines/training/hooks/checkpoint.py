@@ -8,9 +8,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from pipelines.base.background import Background
 from pipelines.base.errors import TrainingError
-from pipelines.base.files import why
+from pipelines.base.files import Background, why
 from pipelines.base.stored import checked
 from pipelines.training import state
 from pipelines.training.divided_tables import DividedTables

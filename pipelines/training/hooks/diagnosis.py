@@ -1,6 +1,5 @@
-"""Says while it happens that a training goes wrong, with the remedy: early enough to stop it.
-
-Looks at one metric of which chance is known (`Task.chance`), of train and of validation, epoch by epoch.
+"""What is noticed of a training that goes wrong, while it happens and with the remedy: a loss that is not finite ends the run, the rest
+warns once each and is kept for the report.
 """
 
 import math
@@ -8,8 +7,85 @@ from collections.abc import Callable
 from typing import Any
 
 from pipelines.base import formatting
+from pipelines.base.errors import TrainingError
 from pipelines.base.stored import Record, Text
 from pipelines.training.loop import Hook, Loop
+
+
+class StopWhenNotFinite(Hook):
+    """A loss or gradient that is not finite ends the run, naming step, rate, norm and examples. Weights stay as before the step."""
+
+    def __init__(self, find_culprits: Callable[[int], list[str]]):
+        self.find_culprits = find_culprits
+
+    def on_steps(self, loop: Loop) -> None:
+        if bool(loop.carry.finite):
+            return
+        rate = loop.run_steps.chain.row(loop.step)["learning_rate"]
+        named = self.find_culprits(loop.step)
+        where = (
+            "examples whose own loss is not finite: " + ", ".join(named)
+            if named
+            else "every example's own loss is finite: the gradient overflowed"
+        )
+        raise TrainingError(
+            f"the loss or gradient is not finite at step {loop.step:,} (epoch {loop.epoch + 1}): loss {float(loop.carry.loss):g}, "
+            f"gradient norm {float(loop.carry.gradient_norm):g}, learning rate {rate:g}\n{where}\n"
+            "Try a lower train.learning_rate.peak, a longer warm-up, train.clip.global_norm: 1.0, or train.precision: float32. "
+            "The last whole checkpoint is kept."
+        )
+
+
+class WarnOfWaiting(Hook):
+    """Warns once when the device waits for input for more than the share allowed, and the remedy."""
+
+    ENOUGH = 30.0  # s of steps measured after which the share is judged within an epoch
+
+    def __init__(self, limit: float, say: Callable[[str], None], remedy: str):
+        self.limit, self.say, self.remedy, self.given = limit, say, remedy, False
+
+    def on_steps(self, loop: Loop) -> None:
+        if loop.meter.seconds["input"] + loop.meter.seconds["step"] >= self.ENOUGH:
+            self.on_epoch(loop)
+
+    def on_epoch(self, loop: Loop) -> None:
+        share = loop.meter.input_wait_fraction
+        if share > self.limit and not self.given:
+            self.given = True
+            self.say(f"{share:.0%} of the time goes into waiting for input. {self.remedy}")
+
+
+class Remarks(Hook):
+    """Gives each of the task's remarks on an epoch once."""
+
+    def __init__(self, remark: Callable[[dict[str, float]], str | None], say: Callable[[str], None]):
+        self.remark, self.say = remark, say
+        self.given: set[str] = set()
+
+    def on_epoch(self, loop: Loop) -> None:
+        text = self.remark(loop.epoch_metrics)
+        if text and text not in self.given:
+            self.given.add(text)
+            self.say(f"Epoch {loop.epoch}: {text}")
+
+
+class Warnings(Hook):
+    """The warnings of a training, which its report begins with: those given before an interruption, too."""
+
+    name = "warnings"
+
+    class Kept(Record):
+        texts: list[Text]
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def state(self) -> dict[str, Any]:
+        return {"texts": self.texts}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.texts = [*state["texts"], *(text for text in self.texts if text not in state["texts"])]
+
 
 PATIENCE = 3  # epochs in a row that show the same
 EARLY = 0.1  # share of all epochs before which nothing is reported

@@ -6,8 +6,8 @@ import keras
 
 from pipelines.base.errors import ConfigError
 from pipelines.config.schema import Freeze
-from pipelines.encoders.blocks import Block, blocks, freeze, unfreeze
 from pipelines.encoders.finetune import Gradual
+from pipelines.encoders.trainable import Block, blocks, freeze, unfreeze
 from pipelines.training.embedding_tables import Table
 from pipelines.training.loop import Hook, Loop
 from pipelines.training.moving_statistics import norms

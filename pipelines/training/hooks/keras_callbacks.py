@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from pipelines.base.metric_kinds import better
+from pipelines.base.formatting import better
 from pipelines.base.stored import Record
 from pipelines.config.schema import Train
 from pipelines.training.loop import Hook, Loop

@@ -1,4 +1,4 @@
-"""A profile of some training steps, for TensorBoard's profile page (extra `profile`)."""
+"""What a training shows in TensorBoard besides its log: samples of its data, and a profile of some steps (extra `profile`)."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -7,6 +7,25 @@ import tensorflow as tf
 
 from pipelines.base.inside import make
 from pipelines.training.loop import Hook, Loop
+
+
+class Samples(Hook):
+    """Lets the task show a training batch as the model sees it, at the start and after each epoch."""
+
+    def __init__(self, show: Callable[[Loop], None]):
+        self.show = show
+
+    def on_start(self, loop: Loop) -> None:
+        if loop.step == 0:
+            self._show(loop)
+
+    def on_epoch(self, loop: Loop) -> None:
+        if loop.step < loop.steps:
+            self._show(loop)
+
+    def _show(self, loop: Loop) -> None:
+        with loop.meter.part("callbacks"):
+            self.show(loop)
 
 
 class Profile(Hook):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from pipelines.base.errors import DataError
-from pipelines.base.regular import check_regular
+from pipelines.base.inside import check_regular
 
 CHUNK = 1 << 20  # characters read at a time
 LARGEST = 64 << 20  # characters of one item: a polygon of a million points has 20 MB

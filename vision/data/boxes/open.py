@@ -15,7 +15,7 @@ from pipelines.data.files import FileSource
 from pipelines.data.names import groups_in_names
 from pipelines.data.opened import Opened, check_skipped
 from pipelines.data.tables import class_names
-from pipelines.stores.copies import local
+from pipelines.stores.remote import local
 from vision.data.boxes import readers
 from vision.data.boxes.pictures import Annotated, Picture, copies, sound
 from vision.data.splits import file_header

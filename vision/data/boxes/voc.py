@@ -10,7 +10,7 @@ from xml.parsers import expat
 import numpy as np
 
 from pipelines.base.errors import DataError
-from pipelines.base.regular import check_regular
+from pipelines.base.inside import check_regular
 from pipelines.data.divide import ALIASES
 from pipelines.data.walk import PassedOver, files_below
 from vision.data.boxes.pictures import Annotated, Picture, by_stem

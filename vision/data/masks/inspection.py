@@ -112,8 +112,8 @@ def _rows(file: Path) -> list[tuple[str, Value | None]]:
     """(name, value where the file has it) of each line: `name`, `name,r,g,b`, `r g b name`, `name:r,g,b::`."""
     rows: list[tuple[str, Value | None]] = []
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-    lines = (line for line in lines if line.strip()[:1] not in ("#", ""))
-    separated = (re.sub(r"[:;\t ]+(?=\d)|(?<=\d)[:;\t ]+|:+$", ",", line).strip(", ") for line in lines)
+    kept = (line for line in lines if line.strip()[:1] not in ("#", ""))
+    separated = (re.sub(r"[:;\t ]+(?=\d)|(?<=\d)[:;\t ]+|:+$", ",", line).strip(", ") for line in kept)
     for fields in csv.reader(separated):
         numbers = [int(one) for one in fields if one.strip().isdigit()]
         words = [one.strip().strip(":") for one in fields if one.strip() and not one.strip().isdigit()]

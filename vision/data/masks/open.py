@@ -19,7 +19,7 @@ from pipelines.data.names import groups_in_names
 from pipelines.data.opened import Opened, check_skipped
 from pipelines.data.source import Source, origin
 from pipelines.data.tables import LeftOut, absent_files, column, file_paths, read_table, split_names, values_of
-from pipelines.stores.copies import local
+from pipelines.stores.remote import local
 from vision.data.masks import layout
 from vision.data.masks.values import Seen, look
 from vision.data.splits import file_header
