@@ -14,6 +14,7 @@ from pipelines.config.registry import tasks
 from tests import numbers_made, processes, test_contract
 from tests.finished_run import ROOT
 from tests.test_contract import IMAGE_NUMBERS, MADE, SOUND_NUMBERS, TEXT_NUMBERS
+from tests.vision import boxed_pictures
 
 pytestmark = pytest.mark.slow(seconds=100)
 
@@ -59,6 +60,9 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "nlp.regression/bag": (TEXT_NUMBERS, ("data.path=MADE/texts.csv",)),
     "speech.regression/ds_cnn": (SOUND_NUMBERS, ("data.path=MADE/tones.csv",)),
     "vision.regression/cnn": (IMAGE_NUMBERS, ("data.path=MADE/pictures.npz", "loss.name=quantiles")),
+    "vision.detection/small": (test_contract.BOXES, ("data.path=MADE/boxes/boxes.csv",)),
+    "vision.detection/pretrained": (test_contract.BOXES, (
+        "data.path=MADE/boxes/boxes.csv", "model={name: pretrained, preset: PRESET/pyramid, width: 8}")),
     "recsys.retrieval/towers": (RETRIEVAL, ("loss={negatives: 8, hard: 4}",)),
     "recsys.ranking/dcn": (RANKING, ("model.name=dcn", "model.history=5")),
     "recsys.ranking/dlrm": (RANKING, ("model.name=dlrm",)),
@@ -108,6 +112,7 @@ def rehearsed(tmp_path_factory) -> dict[str, dict]:
         cases = {name: case for name, case in cases.items() if "PRESET" not in str(case)}
     for make in (numbers_made.pictures, numbers_made.texts, numbers_made.tones):
         make(folder)
+    boxed_pictures.table(boxed_pictures.made(40), folder / "boxes")
     given = json.dumps(cases).replace("PRESET", str(folder)).replace("MADE/", f"{folder}/")
     # whether XLA takes a step is known before LLVM optimises the code for this processor, which takes longest
     quick = {**processes.environment(), "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"}

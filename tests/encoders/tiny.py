@@ -88,5 +88,5 @@ def pyramid(folder: Path) -> Path:
 
 
 if __name__ == "__main__":
-    for encoder in (bert, efficientnet, moonshine, whisper):
+    for encoder in (bert, efficientnet, moonshine, pyramid, whisper):
         encoder(Path(sys.argv[1]) / encoder.__name__)
