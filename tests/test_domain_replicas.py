@@ -12,6 +12,7 @@ import pytest
 
 from tests import numbers_made, processes
 from tests.encoders import tiny
+from tests.vision import boxed_pictures, masked_pictures
 
 pytestmark = pytest.mark.slow(seconds=75)
 
@@ -35,6 +36,14 @@ CASES = {
                  "augment": {"noise": 0.5, "gain": 3.0, "time_masks": 1}},
     "transcription": {"task": "speech.transcription", "data": {"source": "synthetic", "test": 0.1, "limit": 44}, "train": SPOKEN,
                       "model": {"name": "quartz", "width": 16, "kernels": [5]}, "tokens": {"unit": "characters"}},
+    "boxes": {"task": "vision.detection", "train": {**SPOKEN, "learning_rate": {"peak": 0.02}},
+              "augment": {"flip": True, "scale": [0.8, 1.2]},
+              "data": {"source": "table", "path": "FOLDER/boxes/boxes.csv", "validation": 0.1, "test": None, "image_size": [64, 96]},
+              "model": {"name": "small", "widths": [8, 8, 8, 16, 16], "width": 8, "depth": 1}},
+    "masks": {"task": "vision.segmentation", "train": {**SPOKEN, "learning_rate": {"peak": 0.02}},
+              "augment": {"flip": True, "scale": [0.8, 1.2]},
+              "data": {"source": "folder", "path": "FOLDER/masks", "validation": 0.1, "test": None, "void": [2]},
+              "model": {"name": "small", "widths": [4, 4, 8, 8, 8], "decoder": [4, 4, 8, 8], "dropout": 0.0}},
     "encoder of texts": {"task": "nlp.classification", "train": TUNED,
                          "data": {"source": "table", "path": "FOLDER/texts.tsv", "validation": 0.1, "test": None, "cache": "memory"},
                          "model": {"name": "pretrained", "preset": "FOLDER/bert", "limit": 16, "words": 0,
@@ -80,6 +89,8 @@ def weights(tmp_path_factory) -> list[dict[str, np.ndarray]]:
     texts = [" ".join(WORDS[(number * 5 + place) % 6] for place in range(1 if number % 7 else 4)) for number in range(44)]
     (folder / "texts.tsv").write_text("\n".join(["text\tlabel", *(f"{text}\t{number % 2}" for number, text in enumerate(texts))]) + "\n")
     numbers_made.pairs(folder, 60)
+    boxed_pictures.table(boxed_pictures.made(44), folder / "boxes")
+    masked_pictures.write(folder / "masks", range(44))
     if all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text")) or os.environ.get("QUARTET_REQUIRE_EXTRAS"):
         for encoder in (tiny.bert, tiny.efficientnet):
             encoder(folder / encoder.__name__)

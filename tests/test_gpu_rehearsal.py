@@ -15,6 +15,7 @@ from tests import numbers_made, processes, test_contract
 from tests.encoders import tiny
 from tests.finished_run import ROOT
 from tests.test_contract import IMAGE_NUMBERS, MADE, PAIRS, SOUND_NUMBERS, TEXT_NUMBERS
+from tests.vision import boxed_pictures, masked_pictures
 
 pytestmark = pytest.mark.slow(seconds=50)
 
@@ -64,6 +65,9 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "nlp.regression/bag": (TEXT_NUMBERS, ("data.path=MADE/texts.csv",)),
     "speech.regression/ds_cnn": (SOUND_NUMBERS, ("data.path=MADE/tones.csv",)),
     "vision.regression/cnn": (IMAGE_NUMBERS, ("data.path=MADE/pictures.npz", "loss.name=quantiles")),
+    "vision.segmentation": (test_contract.MASKS, ("data.path=MADE/masks",)),
+    "vision.detection/pretrained": (test_contract.BOXES, (
+        "data.path=MADE/boxes/boxes.csv", "model={name: pretrained, preset: PRESET/pyramid, width: 8}")),
     "recsys.retrieval/towers": (RETRIEVAL, ("loss={negatives: 8, hard: 4}",)),
     "recsys.ranking/dcn": (RANKING, ("model.name=dcn", "model.history=5")),
     "recsys.ranking/dlrm": (RANKING, ("model.name=dlrm",)),
@@ -110,12 +114,14 @@ def rehearsed(tmp_path_factory) -> dict[str, dict]:
     """Name -> what came of it; all in one process, so that TensorFlow is imported once."""
     folder, cases = tmp_path_factory.mktemp("rehearsal"), dict(CASES)
     if all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text")):
-        for encoder in (tiny.bert, tiny.efficientnet, tiny.whisper):
+        for encoder in (tiny.bert, tiny.efficientnet, tiny.pyramid, tiny.whisper):
             encoder(folder / encoder.__name__)
     else:
         cases = {name: case for name, case in cases.items() if "PRESET" not in str(case)}
     for make in (numbers_made.pictures, numbers_made.texts, numbers_made.pairs, numbers_made.tones):
         make(folder)
+    boxed_pictures.table(boxed_pictures.made(40), folder / "boxes")
+    masked_pictures.write(folder / "masks", range(40))
     given = json.dumps(cases).replace("PRESET", str(folder)).replace("MADE/", f"{folder}/")
     done = processes.run("-m", "tests.rehearsal", given, check=True, timeout=900)
     return {line["name"]: line for line in map(json.loads, done.stdout.splitlines())}
