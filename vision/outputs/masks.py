@@ -16,7 +16,6 @@ from vision.data.masks.open import MASK
 from vision.data.masks.values import VOID
 from vision.outputs import mask_baseline, mask_figures, mask_metrics
 from vision.settings import ImageSegmentation
-from vision.tasks.images import Images
 
 CONFUSION = "confusion"  # pixels of each true class (rows) that are given each class, of an example
 TABLED = 64  # classes up to which that is kept
@@ -32,7 +31,7 @@ class Masks(Output):
 
     watch = ("miou", "max")
     experiment: ImageSegmentation
-    input: Images
+    input: Any  # Images, with `places`
 
     @property
     def answers(self) -> Answers:  # type: ignore[override]
