@@ -82,7 +82,7 @@ def process(*allowed: str) -> subprocess.Popen:
     return started
 
 
-def run(program: str, *arguments: str | Path, folder: Path, needs: tuple[str, ...] = ()) -> str:
+def run_bare(program: str, *arguments: str | Path, folder: Path, needs: tuple[str, ...] = ()) -> str:
     """What the program prints; it runs in `folder` with the arguments in sys.argv, once the modules that it needs are imported."""
     there = process(*(["keras"] if "tensorflow_text" in needs else []))  # its layers derive from tf.keras'
     program = "".join(f"import {name}\n" for name in needs) + program
@@ -265,7 +265,7 @@ def check_export(run: Any, rows: Sequence[dict[str, Any]], folder: Path) -> Path
     refuse_reaching(target)  # what a server accepts of strangers includes every export of ours
     np.savez(folder / "raw.npz", **{name: _plain(value) for name, value in raw.items()})  # type: ignore[arg-type]
     needs = run.task.input.signature.needs
-    run(ANSWER, target, "raw.npz", "answer.npz", folder=folder, needs=needs)
+    run_bare(ANSWER, target, "raw.npz", "answer.npz", folder=folder, needs=needs)
     with np.load(folder / "answer.npz") as given:
         assert set(given.files) == set(expected)
         for name, value in expected.items():
@@ -276,7 +276,7 @@ def check_export(run: Any, rows: Sequence[dict[str, Any]], folder: Path) -> Path
     if "image" in raw:  # the README's example reads one
         (folder / "example").write_bytes(raw["image"][0].numpy())
     readme = (target / "README.txt").read_text(encoding="utf-8")
-    run("\n".join(line[4:] for line in readme.splitlines() if line.startswith("    ")), folder=folder, needs=needs)
+    run_bare("\n".join(line[4:] for line in readme.splitlines() if line.startswith("    ")), folder=folder, needs=needs)
     missing = set(run.task.input.raw_spec()) - {*run.task.input.signature.meanings}
     assert not missing or not run.task.input.signature.meanings, f"Input.signature has no meaning of {missing}"
     return target

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,15 @@ from pipelines.data.files import FileSource
 from pipelines.data.number_columns import NumberColumns
 from pipelines.data.opened import LENIENT, Opened, without
 from pipelines.data.source import Source, origin
+from vision.data import examples
 from vision.data.boxes.check import check_boxes
 from vision.data.masks import values
-from vision.data.masks.open import look_at, open_masks
+from vision.data.masks.open import MASK, look_at, open_masks
 from vision.data.masks.splits import class_names, coding_of
 from vision.data.scan import Examined, examine
 from vision.data.sources import open_data
 from vision.data.splits import not_empty
+from vision.outputs.mask_figures import tinted
 from vision.settings import ImageExperiment, ImageSegmentation
 
 IDENTICAL = "the same pixels"
@@ -60,12 +63,27 @@ def check_masks(experiment: ImageSegmentation, progress: Callable[[int, int], No
         found.sets = [[numbers[code] for code in one.pixels if code in numbers] if one else [] for one in seen]
         return found
 
-    return _checked(experiment.data, opened, read, progress, lambda source: look_at(source, data)[1])
+    return _checked(experiment.data, opened, read, progress, lambda source: look_at(source, data)[1],
+                    lambda source, bad: _masked(source, bad, known[0]))
+
+
+def _masked(source: Source, bad: set[int], known: values.Coding) -> bytes:
+    """Examples with their masks over them."""
+    classes = dict(zip(*known.decoded))
+
+    def over(files: FileSource, number: int, image: np.ndarray, share: float) -> np.ndarray:
+        mask = values.codes_in(Path(files.beside[MASK][number]), known.kind)
+        rows, columns = (np.minimum((np.arange(side) / share).astype(int), most - 1) for side, most in zip(image.shape, mask.shape))
+        numbers = np.vectorize(lambda code: classes.get(code, values.VOID), otypes=[np.uint8])(mask[rows][:, columns])
+        return tinted(image, numbers, len(known.values))
+
+    return examples.picture(source, bad, over)
 
 
 def _checked(data: Any, opened: Opened[Any], read: Callable[[Source, dict[int, Examined]], Read],
-             progress: Callable[[int, int], None] | None, beside: Callable[[Source], list[tuple[int, str]]] = lambda source: []) -> Check:
-    """Reads every picture; `beside` gives what is wrong with that which belongs to them."""
+             progress: Callable[[int, int], None] | None, beside: Callable[[Source], list[tuple[int, str]]] = lambda source: [],
+             drawn: Callable[[Source, set[int]], bytes] | None = None) -> Check:
+    """Reads every picture; `beside` gives what is wrong with that which belongs to them, `drawn` a picture of examples."""
     examined: dict[int, Examined] = {}
     skip, lost = data.on_bad_example == "skip", list(opened.skipped)
 
@@ -83,6 +101,8 @@ def _checked(data: Any, opened: Opened[Any], read: Callable[[Source, dict[int, E
     reads = {name: read(source, examined) for name, source in parts.items() if source is not None}
     result = check(opened.place, parts, reads, opened.classes, identical=IDENTICAL, skip=skip, lost=lost,
                  notes=[*opened.notes, *notes])
+    if drawn is not None and not result.failed:
+        result.pictures["examples.png"] = drawn(train, {number for number, _ in reads["train"].bad})
     if data.group_by is None:
         paths_of = {name: _paths(source) for name, source in parts.items() if source is not None}
         labels = {name: [opened.classes[label] for label in source.labels] if source.labels is not None else None

@@ -66,7 +66,7 @@ def check(
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
-    from pipelines.base.files import write_json
+    from pipelines.base.files import write_whole, write_json
     from pipelines.base.terminal import console
     from pipelines.commands.check import check as read_all
 
@@ -78,6 +78,10 @@ def check(
         described = target.with_name(file if output is None else f"{output.stem}.{file}")
         write_json(described, description)
         echo(f"description  {shown(described)}")
+    for file, content in result.pictures.items():
+        drawn = target.with_name(file if output is None else f"{output.stem}.{file}")
+        write_whole(drawn, content)
+        echo(f"examples     {shown(drawn)}")
     if result.failed:
         raise typer.Exit(1)
 

@@ -80,12 +80,14 @@ class Check:
             [[kind, count]].
         findings: worst first.
         descriptions: of the data, by the name of the file they go to, as the hooks of extensions give them; none where training would stop.
+        pictures: of examples, PNG, by the name of the file they go to.
     """
 
     place: str
     splits: dict[str, dict[str, Any]]
     findings: list[Finding]
     descriptions: dict[str, Any] = field(default_factory=dict)
+    pictures: dict[str, bytes] = field(default_factory=dict)
 
     @property
     def failed(self) -> bool:

@@ -153,7 +153,7 @@ def test_the_saved_models_answer_as_the_evaluation_in_tensorflow_alone(loaded, j
     texts = [*[text.decode() for text in texts], "", "ÀÉ 👍🏽 東京", "word " * 5000]
     (tmp_path / "texts.json").write_text(json.dumps(texts))
     folders = [export(run, tmp_path / name) for name, run in loaded.items()]
-    task_testing.run(USE, tmp_path / "texts.json", tmp_path / "out.npz", *folders, folder=tmp_path)
+    task_testing.run_bare(USE, tmp_path / "texts.json", tmp_path / "out.npz", *folders, folder=tmp_path)
     found = np.load(tmp_path / "out.npz")
     for place, (name, run) in enumerate(loaded.items()):
         own_texts, expected = judged[name]

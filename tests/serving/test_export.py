@@ -48,7 +48,7 @@ def elsewhere(exported, judged, tmp_path_factory):
     folder = tmp_path_factory.mktemp("elsewhere")
     images, _, _ = judged
     (folder / "images").write_text("".join(image.hex() + "\n" for image in images))
-    said = task_testing.run(USE, exported, "images", "answers.npz", folder=folder)
+    said = task_testing.run_bare(USE, exported, "images", "answers.npz", folder=folder)
     return json.loads(said.splitlines()[-1]), dict(np.load(folder / "answers.npz"))
 
 

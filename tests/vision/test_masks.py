@@ -173,6 +173,17 @@ def test_masks_that_are_photos(tmp_path):
         load_masks(experiment(tmp_path))
 
 
+def test_masks_that_count_things(tmp_path):
+    write(tmp_path, range(20))
+    for number in range(20):
+        mask = np.zeros((40, 48), np.uint8)
+        mask[:number % 9 + 1, :] = np.arange(1, number % 9 + 2)[:, None]
+        Image.fromarray(mask).save(tmp_path / f"masks/{number:02}.png")
+    for read in (lambda: load_masks(experiment(tmp_path)), lambda: new("vision", tmp_path, encoder="none")):
+        with pytest.raises(DataError, match="numbers of things, each of its own"):
+            read()
+
+
 def test_one_palette_for_all(tmp_path):
     write(tmp_path, range(20), palette=PALETTE)
     write(tmp_path, range(1), palette=[0, 0, 0, 1, 1, 1, 2, 2, 2])
@@ -263,7 +274,8 @@ def test_new_writes_an_experiment_and_check_looks_at_it(tmp_path):
     (tmp_path / "classes.txt").write_text("\n".join(NAMES))
     made = from_text(new("vision", tmp_path, encoder="none")).experiment
     assert made.task == "vision.segmentation" and made.data.classes == NAMES and made.data.image_size == [40, 48]
-    assert not check_masks(made).failed
+    found = check_masks(made)
+    assert not found.failed and Image.open(io.BytesIO(found.pictures["examples.png"])).size[0] > 500
     strange(tmp_path / "masks/03.png")
     found = check_masks(made)
     assert found.failed and any("value 77, which is no class" in detail for one in found.findings for detail in one.details)

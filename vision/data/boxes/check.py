@@ -4,10 +4,13 @@ from collections.abc import Callable
 
 import numpy as np
 
+from pipelines.base import figures
 from pipelines.data.check import LEVELS, Check, Finding, Read, check
 from pipelines.data.divide import divide
+from pipelines.data.files import FileSource
 from pipelines.data.opened import LENIENT, without
 from pipelines.data.source import Source, origin
+from vision.data import examples
 from vision.data.boxes.open import BOXES, CLASSES, open_boxes
 from vision.data.boxes.splits import field_of
 from vision.data.scan import Examined, examine
@@ -41,7 +44,14 @@ def check_boxes(experiment: ImageDetection, progress: Callable[[int, int], None]
         result.findings.append(Finding("warning" if skip else "error", f"{count} and are left out (data.on_bad_example: skip)" if skip else
                                        f"{count}: {do}", tuple(opened.skipped)))
         result.findings.sort(key=lambda finding: LEVELS.index(finding.level))
+    if not result.failed:
+        result.pictures["examples.png"] = examples.picture(train, {number for number, _ in reads["train"].bad}, _boxed)
     return result
+
+
+def _boxed(files: FileSource, number: int, image: np.ndarray, share: float) -> np.ndarray:
+    classes = files.fields[CLASSES][number]
+    return figures.overlaid(image, boxes=files.fields[BOXES][number][classes >= 0] * share, names=classes[classes >= 0])
 
 
 def _read(source: Source, examined: dict[int, Examined]) -> Read:

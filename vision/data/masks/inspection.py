@@ -8,7 +8,6 @@ from pathlib import Path
 
 from pipelines.base.errors import DataError
 from pipelines.data.columns import role_of
-from pipelines.data.walk import spread
 from vision.data.headers import Header
 from vision.data.inspection import headers_of
 from vision.data.masks import layout
@@ -79,12 +78,11 @@ def look_at(root: Path) -> SeenMasks | None:
 
 def _sample(train: layout.Part) -> list[Seen]:
     found, wrong = list[Seen](), ""
-    for numbers in spread(len(train.images), LOOKED_AT)[:1]:
-        for number in numbers:
-            try:
-                found.append(look(train.masks[number]))
-            except ValueError as error:
-                wrong = wrong or f"{train.masks[number]}: {error}"
+    for number in range(0, len(train.masks), max(1, len(train.masks) // LOOKED_AT)):
+        try:
+            found.append(look(train.masks[number]))
+        except ValueError as error:
+            wrong = wrong or f"{train.masks[number]}: {error}"
     if not found:
         raise DataError(wrong)
     return found

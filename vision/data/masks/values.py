@@ -13,6 +13,7 @@ import numpy as np
 
 VOID = 255  # the class number of pixels that do not count
 MOST = 254  # classes
+COUNTS = 5  # different numbers of things, from which masks seem to count them
 Value = int | Sequence[int]  # a grey level or an index, or red, green and blue
 
 
@@ -44,6 +45,14 @@ def look(file: Path, size: tuple[int, int] | None = None) -> Seen:
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
         reason = "the mask is not there" if not file.is_file() else f"the mask cannot be read as PNG: {error}"
         raise ValueError(reason.replace(str(file), file.name)) from None
+
+
+def codes_in(file: Path, kind: str) -> np.ndarray:
+    """The code of each pixel of a mask as TensorFlow's decoder gives them, [height, width] int64: of a palette those of its colours."""
+    from PIL import Image
+
+    with Image.open(file) as image:
+        return np.asarray(image.convert("L"), np.int64) if kind == "grey" else _packed(np.asarray(image.convert("RGB")))
 
 
 def _check(image: Any, size: tuple[int, int] | None) -> None:
@@ -130,6 +139,9 @@ def coding(train: Sequence[Seen], everything: Sequence[Seen], classes: Sequence[
             if shown.setdefault(code, colour) != colour:
                 raise ValueError(f"palettes differ: index {code} has several colours; save all masks with one palette, or as grey levels")
     left_out = [code_of(value) for value in void]
+    if classes is None and values is None and (most := _numbered(train)):
+        raise ValueError(f"masks hold the numbers of things, each of its own (up to {most} in a picture), not classes: to tell things of "
+                         "one class apart is not there yet. To tell them from the ground, save masks that have 1 in all of them")
     if values is not None:
         known = [code_of(value) for value in values]
     elif classes is not None and kinds[0] != "colour":
@@ -149,6 +161,14 @@ def coding(train: Sequence[Seen], everything: Sequence[Seen], classes: Sequence[
     if len({shown[code] for code in used}) < len(used):
         raise ValueError("the palette gives two values the same colour; save the masks as grey levels")
     return Coding(kinds[0], known, left_out, shown)
+
+
+def _numbered(seen: Sequence[Seen]) -> int:
+    """The largest number, where masks count the things in each picture: 0 to any number without a gap; else 0."""
+    most = [max(one.pixels) for one in seen if one.kind != "colour"]
+    whole = sum(len(one.pixels) - (0 in one.pixels) == max(one.pixels) for one in seen if one.kind != "colour")
+    counted = len(set(most)) >= COUNTS and max(most) > COUNTS and whole >= 0.9 * len(seen)
+    return max(most) if counted else 0
 
 
 def unknown(one: Seen, known: Coding) -> str | None:
