@@ -275,7 +275,7 @@ def test_new_writes_an_experiment_and_check_looks_at_it(tmp_path):
     made = from_text(new("vision", tmp_path, encoder="none")).experiment
     assert made.task == "vision.segmentation" and made.data.classes == NAMES and made.data.image_size == [40, 48]
     found = check_masks(made)
-    assert not found.failed and Image.open(io.BytesIO(found.pictures["examples.png"])).size[0] > 500
+    assert not found.failed and found.pictures["examples.png"].startswith(b"\x89PNG")
     strange(tmp_path / "masks/03.png")
     found = check_masks(made)
     assert found.failed and any("value 77, which is no class" in detail for one in found.findings for detail in one.details)
