@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked, Draft, Entry, section
 from pipelines.data.divide import find
 from pipelines.encoders.listing import propose
@@ -31,7 +32,10 @@ def draft(form: Form, asked: Asked) -> Draft:
 
     opened = open_boxes(BoxData(source=form.source, path=str(form.path), on_bad_example="skip", most_skipped=0.99))
     sources = {name: opened.load(name) for name in opened.names}
-    pool = find("train", opened.names) or opened.names[0]
+    pool = find("train", opened.names) or next(iter(opened.names), "")
+    if not pool or not len(sources[pool]):
+        raise DataError(f"{form.path}: holds {form.words}, but no picture for training that they belong to"
+                        f"{f', such as {opened.skipped[0]}' if opened.skipped else ''}")
     classes, boxes = sources[pool].fields["classes"], sources[pool].fields["boxes"]
     labels = Counter(opened.classes[label] for label in classes[classes >= 0].tolist())
     sides = np.sqrt((boxes[classes >= 0][:, 2:] - boxes[classes >= 0][:, :2]).prod(1))

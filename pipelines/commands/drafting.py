@@ -66,7 +66,7 @@ def check(
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
-    from pipelines.base.files import write_whole, write_json
+    from pipelines.base.files import write_json, write_whole
     from pipelines.base.terminal import console
     from pipelines.commands.check import check as read_all
 

@@ -143,14 +143,24 @@ def running(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(("domain", "make", "says"), [
-    ("nlp", translations, "columns en and de are pairs of texts without labels, such as translations"), ("vision", coco, "boxes as COCO"),
-    ("vision", voc, "boxes as Pascal VOC"), ("vision", yolo, "boxes as YOLO"), ("nlp", tags, "a word and its tag"),
+    ("nlp", translations, "columns en and de are pairs of texts without labels, such as translations"), ("nlp", tags, "a word and its tag"),
     ("nlp", answers, "answers in passages"), ("nlp", running, "running text"),
 ])
 def test_a_question_that_is_not_answered_yet_is_named_in_one_line(tmp_path, domain, make, says):
     with pytest.raises(DataError, match=says) as refused:
         new(domain, make(tmp_path), encoder="none")
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("make", "says"), [(coco, "boxes as COCO"), (voc, "boxes as Pascal VOC"), (yolo, "boxes as YOLO")])
+def test_boxes_are_named_where_classes_of_whole_pictures_are_asked_for(tmp_path, make, says):
+    with pytest.raises(DataError, match=f"{says}.*--task detection"):
+        new("vision", make(tmp_path), encoder="none", task="classification")
+
+
+def test_boxes_without_their_pictures(tmp_path):
+    with pytest.raises(DataError, match="no picture for training that they belong to"):
+        new("vision", coco(tmp_path), encoder="none")
 
 
 def test_check_names_boxes_where_classes_are_asked_for(tmp_path):

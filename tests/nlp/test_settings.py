@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from nlp import models
-from nlp.settings import Pretrained
 from pipelines.base.errors import ConfigError
 from pipelines.config.load import from_text, load
+from pipelines.encoders.settings import PretrainedModel
 
 FOLDER = Path(__file__).parents[2] / "configs" / "nlp"
 SHIPPED = sorted(path.stem for path in FOLDER.glob("*.yaml"))
@@ -40,13 +40,16 @@ def test_the_experiments_of_the_design_are_there():
     assert {"quickstart", "imdb_bag", "imdb_best", "clinc_best", "clinc_bag", "ag_news", "table", "finetune"} <= set(SHIPPED)
 
 
+OWN_DATA = ("table", "finetune", "labels", "numbers", "sts_bi")  # whose path is the user's
+
+
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_experiment(name, tmp_path):
     text = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 45
     assert text.startswith("# ") and f"\n#   python -m nlp.train nlp/{name}" in text
-    experiment = load(f"nlp/{name}", [f"data.path={tmp_path}"] if name in ("table", "finetune", "labels", "numbers") else []).experiment
-    if not isinstance(experiment.model, Pretrained):
+    experiment = load(f"nlp/{name}", [f"data.path={tmp_path}"] if name in OWN_DATA else []).experiment
+    if not isinstance(experiment.model, PretrainedModel):
         outputs = 1 if name == "numbers" else 4
         assert models.build(experiment.model, size=50, classes=outputs, limit=experiment.cutting.limit).output_shape == (None, outputs)
 
