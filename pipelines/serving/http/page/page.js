@@ -205,7 +205,7 @@ async function ask(body, kind, sent, wide) {
 
 // ---- answers
 
-const TYPES = {picture: "image/png", mask: "image/png", sound: "audio/wav"};  // pipelines/task/answers.py
+const TYPES = {picture: "image/png", mask: "image/png", sound: "audio/wav"};  // pipelines/task/form.py
 const kind = name => (model.kinds || {})[name] || "";
 const made = (value, type) => URL.createObjectURL(new Blob([Uint8Array.from(atob(value.b64), one => one.charCodeAt(0))], {type}));
 
