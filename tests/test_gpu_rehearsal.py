@@ -65,7 +65,10 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "nlp.regression/bag": (TEXT_NUMBERS, ("data.path=MADE/texts.csv",)),
     "speech.regression/ds_cnn": (SOUND_NUMBERS, ("data.path=MADE/tones.csv",)),
     "vision.regression/cnn": (IMAGE_NUMBERS, ("data.path=MADE/pictures.npz", "loss.name=quantiles")),
-    "vision.segmentation": (test_contract.MASKS, ("data.path=MADE/masks",)),
+    "vision.segmentation/small": (test_contract.MASKS, ("data.path=MADE/masks",)),
+    "vision.segmentation/pretrained": (test_contract.MASKS, (
+        "data.path=MADE/masks", "model={name: pretrained, preset: PRESET/pyramid, decoder: [4, 4, 8, 8]}")),
+    "vision.detection/small": (test_contract.BOXES, ("data.path=MADE/boxes/boxes.csv",)),
     "vision.detection/pretrained": (test_contract.BOXES, (
         "data.path=MADE/boxes/boxes.csv", "model={name: pretrained, preset: PRESET/pyramid, width: 8}")),
     "recsys.retrieval/towers": (RETRIEVAL, ("loss={negatives: 8, hard: 4}",)),
