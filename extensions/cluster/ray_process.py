@@ -48,7 +48,7 @@ class RayProcess:
         if self._port is not None:
             self._port.close()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "pipelines.tuning.trial_processes", module, *arguments], cwd=folder, env={**inherited, **environment},
+            [sys.executable, "-m", "pipelines.machine.child", module, *arguments], cwd=folder, env={**inherited, **environment},
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8", errors="replace",
             start_new_session=True)  # a Ctrl-C is the driver's to pass on
         assert self._process.stdout is not None and self._process.stderr is not None

@@ -8,7 +8,6 @@ killed with it. Where forking is not safe (macOS, Windows) each trial is a new P
 import contextlib
 import json
 import os
-import runpy
 import select
 import signal
 import subprocess
@@ -23,30 +22,8 @@ from pipelines.base.errors import TrainingError
 from pipelines.base.files import WriteError, open_to_append, write_whole
 from pipelines.config.registry import import_extensions
 from pipelines.config.schema import Experiment
+from pipelines.machine.child import die_with_parent
 from pipelines.machine.startup import has_nvidia
-
-
-def die_with_parent(parent: int | None = None) -> None:
-    """Lets Linux kill this process when its parent ends."""
-    if sys.platform != "linux":
-        return
-    import ctypes
-
-    expected = parent or os.getppid()
-    ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-    if os.getppid() != expected:  # it had ended before this call
-        os._exit(1)
-
-
-if __name__ == "__main__":
-    die_with_parent()
-    if hasattr(signal, "pthread_sigmask"):  # a parent may have blocked or ignored what this process is to be told
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    sys.argv = sys.argv[1:]
-    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
-
 
 FORKS = sys.platform == "linux"
 _POLL_SECONDS = 0.05

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import subprocess
 import sys
 
 import numpy as np
@@ -16,7 +17,7 @@ from pipelines.data.reasons import reason
 from pipelines.serving.output import Prediction, Shown, write_csv, write_jsonl, write_table
 from pipelines.serving.predict import Predictor
 from tests import finished_run
-from tests.cli.test_start import asked
+from tests.finished_run import ROOT, environment
 
 pytestmark = pytest.mark.slow
 
@@ -147,10 +148,24 @@ def test_a_name_that_is_not_utf_8(folder, judged, tmp_path):
     assert json.loads(done.stdout)["input"].endswith("caf�.png")
 
 
+ASK = """
+import json, runpy, sys
+sys.argv = ["quartet", *json.loads(sys.argv[1])]
+try:
+    runpy.run_module("quartet", run_name="__main__")
+except SystemExit as end:
+    print("MODULES", json.dumps({"status": end.code, "heavy": sorted({"tensorflow", "keras", "sklearn", "matplotlib"} & set(sys.modules))}))
+"""
+
+
 def test_a_process_of_its_own_imports_no_plots_and_no_scikit_learn(folder):
     """Keras imports them where they are, for functions of its own: a quarter of the time of the command."""
     inputs = [str(folder / name) for name in ("数字.PNG", "broken/half.png")]
-    found, said, _ = asked("predict", str(finished_run.run()), *inputs, "--format", "jsonl")
+    call = ["predict", str(finished_run.run()), *inputs, "--format", "jsonl"]
+    done = subprocess.run([sys.executable, "-c", ASK, json.dumps(call)], capture_output=True, text=True, cwd=ROOT, env=environment(),
+                          check=False)
+    said = done.stdout + done.stderr
+    found = json.loads(next(line for line in said.splitlines() if line.startswith("MODULES ")).removeprefix("MODULES "))
     assert found["heavy"] == ["keras", "tensorflow"] and not found["status"], said
     rows = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
     assert rows[0]["input"].endswith("数字.PNG") and rows[0]["label"] and rows[1]["error"] == BROKEN
