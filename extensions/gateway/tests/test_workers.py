@@ -22,7 +22,7 @@ from pathlib import Path
 from extensions.gateway import versions
 from extensions.gateway.options import ServeOptions
 from pipelines.config.registry import import_extensions
-from pipelines.serving.http import running
+from pipelines.serving.http import app
 from pipelines.serving.options import Options, Source
 from pipelines.serving.protocol import prepared
 from pipelines.serving.server import serve
@@ -37,7 +37,7 @@ class Sick(Doubling):
 def say(line):
     print(line, file=sys.stderr, flush=True)
 
-running.GRACE = float(os.environ.get("GRACE", "30"))  # on a machine that is busy, a client may need it
+app.GRACE = float(os.environ.get("GRACE", "30"))  # on a machine that is busy, a client may need it
 versions.SECONDS = 0.05
 watched = os.environ.get("WATCHED")  # a folder of versions, each named for the factor by which it multiplies
 import_extensions()
