@@ -97,6 +97,10 @@ class Ended(Exception):
     """The process had to be ended, or has ended by itself."""
 
 
+class Untouched(Ended):
+    """It ended before it had begun with what it was sent."""
+
+
 class Apart:
     """The process from outside. One thread asks; any may close."""
 
@@ -134,9 +138,14 @@ class Apart:
 
     def _asked(self, read: Rows) -> list[Prediction]:
         self._unused.cancel()
+        asked = (pack([[name, row] for name, row in read]), self.seconds,
+                 f"takes over {self.seconds:g} s to decode and answer, and was ended (quartet serve --long)")
         self._start()
-        reply = self._reply(pack([[name, row] for name, row in read]), self.seconds,
-                            f"takes over {self.seconds:g} s to decode and answer, and was ended (quartet serve --long)")
+        try:
+            reply = self._reply(*asked)
+        except Untouched:  # it was ending when it was asked: no fault of the inputs
+            self._start()
+            reply = self._reply(*asked)
         try:
             failure, answers = reply
             predictions = [Prediction(name, values, error) for name, values, error in answers]
@@ -151,11 +160,11 @@ class Apart:
         return predictions
 
     def _reply(self, message: bytes, seconds: float, late: str) -> Any:
-        """The process' answer to a message. Raises Ended."""
+        """The process' answer to a message, which it acknowledges before it begins with it. Raises Ended."""
         process, connection = self._process, self._connection
         if process is None or connection is None:
             raise Ended("is not decoded: the model has another version")
-        over = threading.Event()
+        over, begun = threading.Event(), False
 
         def kill() -> None:
             over.set()
@@ -166,11 +175,15 @@ class Apart:
         timer.start()
         try:
             connection.send_bytes(message)
+            connection.recv_bytes(0)
+            begun = True
             return unpack(connection.recv_bytes(ANSWER))
         except (OSError, EOFError, ValueError):
             how = self._end()
-            raise Ended(late if over.is_set() else f"cannot be decoded: it ended the process for large inputs ({how}), for want of memory "
-                        "or by what is in it") from None
+            if over.is_set():
+                raise Ended(late) from None
+            raise (Ended if begun else Untouched)(f"cannot be decoded: it ended the process for large inputs ({how}), for want of memory "
+                                                  "or by what is in it") from None
         finally:
             timer.cancel()
             if over.is_set():
@@ -178,9 +191,8 @@ class Apart:
 
     def _start(self) -> None:
         """Starts the process, where there is none. Raises Ended where it cannot load its model."""
-        process, connection = self._process, self._connection
-        if process is not None and connection is not None and process.poll() is None and not connection.poll():
-            return  # unasked it sends nothing: what could be read is that its end of the connection has gone, and it is about to
+        if self._process is not None and self._process.poll() is None:
+            return
         self._end()
         ours, theirs = Pipe()
         threads = {name: str(self.threads) for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")}
@@ -233,7 +245,7 @@ class Inside:
     def run(self, load: Callable[[Path], Answerer]) -> None:
         """Answers until the other process has ended, or ends this one."""
         threading.Thread(target=self._receive, daemon=True, name="messages").start()
-        folder, memory = unpack(self._messages.get())
+        folder, memory = unpack(self._next())
         try:
             model = load(Path(folder))
             model.warm_up()
@@ -242,7 +254,13 @@ class Inside:
         _bound(memory)
         self._connection.send_bytes(pack(None))
         while True:
-            self._connection.send_bytes(pack(_answered(model, unpack(self._messages.get()))))
+            self._connection.send_bytes(pack(_answered(model, unpack(self._next()))))
+
+    def _next(self) -> bytes:
+        """The next message, of which the other process is told that this one begins with it."""
+        message = self._messages.get()
+        self._connection.send_bytes(b"")
+        return message
 
     def _receive(self) -> None:
         """In a thread: a decoder that never returns does not keep this process alive when the other one has ended."""

@@ -145,27 +145,37 @@ from pathlib import Path
 from pipelines.serving.apart import VARIABLE
 from pipelines.serving.apart import pack, unpack
 
+def begun():
+    message = connection.recv_bytes()
+    connection.send_bytes(b"")
+    return unpack(message)
+
 connection = Connection(int(os.environ[VARIABLE]))
-connection.recv_bytes()
+begun()
 connection.send_bytes(pack(None))
-((name, row),) = unpack(connection.recv_bytes())
+((name, row),) = begun()
 connection.send_bytes(pack([None, [[name, {"process": os.getpid()}, None]]]))
+if sys.argv[2] == "asked":
+    connection.recv_bytes()
+    os._exit(1)
 connection.close()
 Path(sys.argv[1], str(os.getpid())).touch()
 threading.Event().wait()
 """
 
 
-def test_a_process_that_is_about_to_end_is_asked_nothing(tmp_path):
-    """Its connection has gone, and it is still there, as one that the kernel ends is for a moment."""
+@pytest.mark.parametrize("when", ["before", "asked"])
+def test_a_process_that_ends_before_it_begins_costs_no_input(tmp_path, when):
+    """It is still there without its connection, as one that the kernel ends is for a moment; or ends with a question on its way."""
     from pipelines.serving.apart import Apart
 
-    one, processes = Apart(tmp_path, command=[sys.executable, "-c", ENDING, str(tmp_path)]), []
+    one, processes = Apart(tmp_path, command=[sys.executable, "-c", ENDING, str(tmp_path), when]), []
     for _ in range(2):
         (found,) = one.together([("a", {})])
         assert found.error is None
         processes.append(found.values["process"])
-        until((tmp_path / str(processes[-1])).exists)
+        if when == "before":
+            until((tmp_path / str(processes[-1])).exists)
     one.close()
     assert processes[0] != processes[1] and not any(map(there, processes))
 
