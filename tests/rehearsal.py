@@ -1,10 +1,12 @@
 """What a GPU would compile, lowered for one on a processor: python -m tests.rehearsal '{name: [experiment, overrides]}'.
 
 Keras is made to believe in a GPU, and each experiment's forward and backward pass over its first batch is lowered to StableHLO for CUDA,
-with train.xla on. A line of JSON for each: its name, what went wrong or null, and whether XLA takes it. What cuDNN computes is traced only.
+with train.xla on and in bfloat16, as `auto` chooses there. A line of JSON for each: its name, what went wrong or null, whether XLA takes
+it, and which operations of a whole step no GPU computes. What cuDNN computes is traced only.
 """
 
 import contextlib
+import functools
 import json
 import sys
 import traceback
@@ -13,10 +15,12 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from tensorflow.python.framework.kernels import get_registered_kernels_for_op
 
+from pipelines.machine import kernels
 from pipelines.training.step import Step
 
-COMMON = ("train.xla=on", "train.devices=cpu", "train.precision=float32", "train.batch_size=8", "train.epochs=1")
+COMMON = ("train.xla=on", "train.devices=cpu", "train.precision=bfloat16", "train.batch_size=8", "train.epochs=1")
 
 
 def rehearse(text: str, overrides: list[str]) -> dict:
@@ -33,12 +37,15 @@ def rehearse(text: str, overrides: list[str]) -> dict:
     session = assemble(known.experiment, task_class(known.experiment.task))
     step = session.step
     iterator = session.feed.iterator(0, 1)
-    if session.machine.xla:
-        return {"error": None if "dot" in lowered(step, iterator) else "nothing is multiplied", "xla": True}
+    if step.feed.on_device:
+        step.feed._copies = [{name: kernels.held(value) for name, value in copy.items()} for copy in step.feed._copies]
     trained = step._run.get_concrete_function(iterator, tf.constant(0, tf.int64), tf.constant(1, tf.int64), step.fresh())
+    found = {"xla": session.machine.xla, "host": on_the_host(trained)}
+    if session.machine.xla:
+        return {**found, "error": None if "dot" in lowered(step, iterator) else "nothing is multiplied"}
     served = Served(LoadedRun(session.task, session.model, known.experiment, RunFolder(Path()), session.machine, "float32", "rehearsal"),
                     None)
-    return {"error": None, "xla": False, "cudnn": cudnn_in(trained), "served with cudnn": cudnn_in(served.signature()),
+    return {**found, "error": None, "cudnn": cudnn_in(trained), "served with cudnn": cudnn_in(served.signature()),
             "note": session.machine.notes[-1]}
 
 
@@ -59,6 +66,37 @@ def lowered(step: Step, iterator: Any) -> str:
     return str(found[0])
 
 
+def on_the_host(function: Any) -> list[str]:
+    """The operations, with types, that no GPU computes: TensorFlow would copy what they take and give. But for what XLA compiles."""
+    graph = function.graph.as_graph_def()
+    functions, found, seen = {one.signature.name: one for one in graph.library.function}, set(), set()
+
+    def look(nodes: Any) -> None:
+        for node in nodes:
+            called = {name for value in node.attr.values() for name in (value.func.name, *(one.name for one in value.list.func))} - {""}
+            if not called and node.op not in ("Placeholder", "NoOp", "Const") and not has_gpu_kernel(node):
+                found.add(" ".join([node.op, *sorted(tf.as_dtype(value.type).name for value in node.attr.values() if value.type)]))
+            for name in called & functions.keys() - seen:
+                seen.add(name)
+                if not (node.attr["_XlaMustCompile"].b or functions[name].attr["_XlaMustCompile"].b):
+                    look(functions[name].node_def)
+
+    look(graph.node)
+    return sorted(found)
+
+
+def has_gpu_kernel(node: Any) -> bool:
+    def takes(kernel: Any) -> bool:
+        return all(not (given := node.attr[limit.name].type) or given in limit.allowed_values.list.type for limit in kernel.constraint)
+
+    return any(takes(kernel) for kernel in registered(node.op) if kernel.device_type in ("GPU", "DEFAULT"))
+
+
+@functools.cache
+def registered(operation: str) -> list:
+    return list(get_registered_kernels_for_op(operation).kernel)
+
+
 def cudnn_in(function: Any) -> bool:
     """Whether a traced function has an operation of cuDNN's."""
     graph = function.graph.as_graph_def()
@@ -68,6 +106,7 @@ def cudnn_in(function: Any) -> bool:
 
 def believe_in_a_gpu() -> None:
     """Lets Keras take cuDNN wherever it would on a GPU."""
+    kernels.gpus = lambda: True
     sys.modules[keras.src.backend.cudnn_ok.__module__]._is_gpu_available = lambda: True
     assert not keras.layers.LSTM(1).supports_jit
 

@@ -137,6 +137,7 @@ def test_a_step_is_compiled_or_known_not_to_be(rehearsed, name):
     found = rehearsed[name]
     assert found["error"] is None, found["error"]
     assert found["xla"] == (name not in BY_CUDNN)
+    assert found["host"] == ["RandomIndexShuffle int32 int64"]  # the order: some numbers a step
     if name in BY_CUDNN:
         assert found["cudnn"] and "XLA" in found["note"]
         assert not found["served with cudnn"]  # a processor must be able to run it

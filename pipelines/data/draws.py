@@ -99,8 +99,15 @@ def by_example(draws: Draws) -> Iterator[None]:
 
 def seeded(variables: Sequence[keras.Variable], values: Sequence[tf.Tensor], seed: tf.Tensor) -> list[tf.Tensor]:
     """`values` of `variables`, each state of a seed replaced with one drawn from `seed`, int32 [2]."""
-    return [tf.cast(tf.random.experimental.stateless_fold_in(seed, number), value.dtype) if variable.name == SEED else value
+    return [tf.cast(_folded(seed, number), value.dtype) if variable.name == SEED else value
             for number, (variable, value) in enumerate(zip(variables, values))]
+
+
+def _folded(seed: tf.Tensor, number: int) -> tf.Tensor:
+    """Another seed, int32 [2], for each whole number. TensorFlow's own gives others where XLA compiles it and a word is negative."""
+    words = tf.bitcast(seed, tf.uint32)
+    first = mix(words[0] + tf.constant((number + 1) * 0x9E3779B9 & 0xFFFFFFFF, tf.uint32))
+    return tf.bitcast(tf.stack([first, mix(first ^ words[1])]), tf.int32)
 
 
 def row_keys(seed: Any, rows: Size) -> tf.Tensor:
@@ -115,7 +122,7 @@ def row_keys(seed: Any, rows: Size) -> tf.Tensor:
     current, rows = _CURRENT.get(), _known(rows)
     if seed is None and current is not None:
         current.unseeded += 1
-        seed = tf.random.experimental.stateless_fold_in(current.draws.seed, -current.unseeded)
+        seed = _folded(current.draws.seed, -current.unseeded)
     words = tf.bitcast(tf.cast(seed if tf.is_tensor(seed) else draw_seed(seed), tf.int32), tf.uint32)
 
     def keys_of(places: tf.Tensor) -> tf.Tensor:

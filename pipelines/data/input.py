@@ -21,7 +21,7 @@ from pipelines.data.lengths import FlatSource, Lengths, fit, stacked
 from pipelines.data.mapping import mapped
 from pipelines.data.source import ArraySource, Source, Tensors
 from pipelines.data.stream import StreamSource
-from pipelines.machine import memory
+from pipelines.machine import kernels, memory
 from pipelines.machine.devices import Machine
 
 DEVICE_SHARE = 0.25  # of a GPU's free memory that data may take
@@ -176,7 +176,10 @@ class DeviceFeed(Feed):
         self._copies = []
         for device in devices:
             with tf.device(device):
-                self._copies.append(kept.tensors())
+                tensors = kept.tensors()
+                if device.startswith("GPU"):
+                    tensors = {name: kernels.held(value) for name, value in tensors.items()}
+                self._copies.append(tensors)
         if not devices[0].startswith("GPU"):
             memory.hold(self, kept.nbytes * len(devices))
         self.summary = f"{len(kept):,} examples ({readable(kept.nbytes)}) held on the device"

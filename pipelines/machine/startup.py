@@ -53,6 +53,7 @@ def _import(*, devices: bool) -> None:
         if collecting:
             gc.enable()
     gc.freeze()  # collections need not look at them again
+    tf.config.experimental.enable_tensor_float_32_execution(False)  # GPUs would round factors to 10 bits where float32 is said
     if devices:
         tf.config.list_physical_devices()
 

@@ -119,7 +119,7 @@ class RetrievedLists(Lists):
             truth = tf.one_hot(place, tf.shape(logits)[1])
             logits, truth = keras_rs.layers.HardNegativeMining(self.experiment.loss.hard)(logits, truth)
             place = tf.argmax(truth, -1, tf.int32)
-        lost = tf.nn.sparse_softmax_cross_entropy_with_logits(place, logits)
+        lost = tf.nn.sparse_softmax_cross_entropy_with_logits(place, tf.cast(logits, tf.float32))
         log_p = targets["own"]
         return lost + tf.math.log1p(tf.exp(-lost) * tf.math.expm1(log_p)) - log_p
 

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.data import draws
+from pipelines.machine import kernels
 from vision.data import geometry
 from vision.data.rand_augment import rand_augment
 from vision.settings import AUGMENTATIONS, Augment
@@ -159,7 +160,7 @@ def move_and_erase(images: tf.Tensor, settings: Augment, keys: tf.Tensor, epoch:
         fill = tf.constant([mean], tf.float32)
         table = tf.concat([table, tf.cast(tf.round(fill) if images.dtype.is_integer else fill, images.dtype)], 0)
         pixels = tf.where(_squares(height, width, settings.erase, keys), batch * height * width, pixels)
-    return tf.reshape(tf.gather(table, pixels), [batch, height, width, channels])
+    return tf.reshape(kernels.gather(table, pixels), [batch, height, width, channels])
 
 
 def moves(images: tf.Tensor, settings: Augment, keys: tf.Tensor, epoch: tf.Tensor) -> tf.Tensor:

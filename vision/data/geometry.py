@@ -6,6 +6,8 @@ centre of the first pixel is (0.5, 0.5). All functions are pure and in graph.
 
 import tensorflow as tf
 
+from pipelines.machine import kernels
+
 
 def part_to_size(top: tf.Tensor, left: tf.Tensor, height: tf.Tensor, width: tf.Tensor, size: tuple[int, int] | tf.Tensor,
                  above: tf.Tensor | int = 0, beside: tf.Tensor | int = 0) -> tf.Tensor:
@@ -60,7 +62,7 @@ def move_masks(masks: tf.Tensor, maps: tf.Tensor, size: tuple[int, int], outside
     height, width = tf.shape(masks)[1], tf.shape(masks)[2]
     inside = (x >= 0) & (x < width) & (y >= 0) & (y < height)
     flat = tf.reshape(masks, [tf.shape(masks)[0], -1])
-    found = tf.gather(flat, tf.where(inside, y * width + x, 0), batch_dims=1)
+    found = kernels.gather(flat, tf.where(inside, y * width + x, 0), batch_dims=1)
     return tf.reshape(tf.where(inside, found, tf.cast(outside, masks.dtype)), [-1, *size])
 
 
