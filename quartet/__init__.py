@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pipelines.serving.protocol import ServerProtocol
     from pipelines.stores.remote import Remote
     from pipelines.task.contract import (
+        AnswerFormat,
         Answers,
         Decoding,
         Input,
@@ -125,8 +126,8 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "FileSource": "pipelines.data.files",
     "Source": "pipelines.data.source",
     "Variants": "pipelines.config.variants",
-    **dict.fromkeys(("Answers", "Decoding", "Input", "kept", "Learning", "Output", "PreparedForm", "Requests", "SetScores", "Signature",
-                     "Splits", "Task"), "pipelines.task.contract"),
+    **dict.fromkeys(("AnswerFormat", "Answers", "Decoding", "Input", "kept", "Learning", "Output", "PreparedForm", "Requests", "SetScores",
+                     "Signature", "Splits", "Task"), "pipelines.task.contract"),
     "Transform": "pipelines.training.transform",
     "Storage": "pipelines.base.storage",
     **dict.fromkeys(("integers", "uniform"), "pipelines.data.draws"),
@@ -134,8 +135,8 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
 }
 
 __all__ = [
-    "Answers", "ArraySource", "Baseline", "ConfigError", "Data", "DataError", "Decoding", "Draft", "Evaluation", "Experiment",
-    "FileSource", "Form", "Guard", "Input", "Interrupted", "Judgement", "Launcher", "Learning", "Metric", "MetricKind", "Output",
+    "AnswerFormat", "Answers", "ArraySource", "Baseline", "ConfigError", "Data", "DataError", "Decoding", "Draft", "Evaluation",
+    "Experiment", "FileSource", "Form", "Guard", "Input", "Interrupted", "Judgement", "Launcher", "Learning", "Metric", "MetricKind", "Output",
     "PreparedForm", "QuartetError", "Recordings", "Remote", "Requests", "Run", "RunHook", "Search", "Section", "ServerProtocol",
     "SetScores", "Signature", "Source", "Splits", "Storage", "Task", "TrainingError", "Transform", "Untrusted", "Variants",
     "check", "declare_metrics", "integers", "kept", "load", "new", "register_augmentation", "register_command", "register_domain",

@@ -417,6 +417,32 @@ def test_the_run_predicts(trained, tmp_path):
     assert made and all(one.error is None and one.values for one in made)
 
 
+def test_answers_are_written_in_the_forms_of_the_task_and_drawn(trained, tmp_path):
+    from PIL import Image
+    from typer.testing import CliRunner
+
+    from pipelines.commands.main import app
+
+    case, run, _, splits = trained
+    sent, answers = tmp_path / "sent", run.task.output.answers
+    sent.mkdir()
+    given = case.inputs(sent, splits)
+
+    def predicted(*arguments):
+        done = CliRunner().invoke(app, ["predict", str(run.folder.path), *given, *arguments])
+        assert done.exit_code == 0, done.output
+
+    for name, form in answers.formats.items():
+        predicted("--format", name, "--output", str(tmp_path / name))
+        written = [tmp_path / name] if form.alone else list((tmp_path / name).iterdir())
+        assert all(file.is_file() for file in written) and len(written) >= (1 if form.alone else len(list(sent.iterdir())))
+    if answers.draw is not None:
+        predicted("--draw", str(tmp_path / "drawn"))
+        for file in sent.iterdir():
+            with Image.open(file) as before, Image.open(tmp_path / "drawn" / f"{file.stem}.png") as drawn:
+                assert drawn.size == before.size
+
+
 def test_what_a_client_sends_is_taken_as_what_a_person_gives(trained, tmp_path):
     case, run, _, splits = trained
     given = case.inputs(tmp_path, splits)

@@ -3,7 +3,6 @@
 import json
 import sys
 import time
-from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -31,16 +30,7 @@ from pipelines.runs.launcher import PredictCall, chosen
 from pipelines.stores.remote import OutputFolder, file_for, local, named, refuse_existing, write_output
 from pipelines.stores.remote import inputs as local_inputs
 
-
-class Format(str, Enum):
-    """How answers are written."""
-
-    table = "table"
-    csv = "csv"
-    jsonl = "jsonl"
-    text = "text"
-    ctm = "ctm"
-    parquet = "parquet"
+FORMATS = ("table", "csv", "jsonl", "text", "ctm", "parquet")
 
 
 @extensible()
@@ -99,8 +89,9 @@ def predict(
         metavar="INPUT...", show_default=False,
         help="Files, folders or patterns; for texts also the text itself, or - for standard input.")],
     runs: Runs = RUNS,
-    kind: Annotated[Format | None, typer.Option(
-        "--format", show_default="by --output, else table", help="How answers are written.")] = None,
+    kind: Annotated[str | None, typer.Option(
+        "--format", metavar="FORMAT", show_default="by --output, else table",
+        help=f"How answers are written: {', '.join(FORMATS)}; of boxes also coco and yolo, of masks png, with --output.")] = None,
     output: Annotated[Path | None, typer.Option(
         "--output", "-o", metavar="FILE", show_default=False,
         help="A file, written whole; default: standard output. With --ray a folder, for parts as jsonl or parquet.")] = None,
@@ -113,6 +104,8 @@ def predict(
         metavar="DIR", show_default=False,
         help="A folder for answers that are bytes, such as pictures, as files; default: beside a CSV in NAME-files, else in JSON "
              "{\"b64\": ...}.")] = None,
+    draw: Annotated[Path | None, typer.Option(
+        metavar="DIR", show_default=False, help="A folder for the inputs with the answers drawn in them: boxes, masks.")] = None,
     replace: Replace = False,
     batch: Batch = None,
 ) -> None:
@@ -121,27 +114,28 @@ def predict(
     launcher = chosen("predict")
     if launcher.elsewhere:
         guard.confine_none()
-        refused = tuple(name for name, given in (("--files", files), ("--set", settings)) if given)
-        status = launcher.predict(PredictCall(folder, tuple(inputs), output, kind.value if kind else None, top, probabilities, batch,
+        refused = tuple(name for name, given in (("--files", files), ("--set", settings), ("--draw", draw)) if given)
+        status = launcher.predict(PredictCall(folder, tuple(inputs), output, kind, top, probabilities, batch,
                                               replace, refused))
         if status:
             raise typer.Exit(status)
         return
-    if kind is Format.parquet:
+    if kind == "parquet":
         raise ConfigError("--format: parquet needs --ray, and --output a folder")
     refuse_existing(output, replace)
     inputs = local_inputs(inputs)
     ending = output.suffix.lower().removeprefix(".") if output else ""
     follow = "-" in inputs  # then a line is answered when it comes, not when a page is full
     by_ending = {"csv": "csv", "jsonl": "jsonl", "ctm": "ctm", "txt": "text"}
-    form = (kind or Format(by_ending.get(ending, "csv" if follow else "table"))).value
-    filed = _empty(files, replace) if files is not None else None
-    guard.confine(files, file=output)
+    form = kind or by_ending.get(ending, "csv" if follow else "table")
+    filed = _empty(files, "--files", replace) if files is not None else None
+    pictured = _empty(draw, "--draw", replace) if draw is not None else None
+    guard.confine(*(folder for folder in (files, draw) if folder is not None), file=output)
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
     from pipelines.base.progress import followed
-    from pipelines.serving.answer_files import to_files
+    from pipelines.serving.answer_files import drawn, to_files, write_format
     from pipelines.serving.forms import open_run
     from pipelines.serving.load import reading_as
     from pipelines.serving.output import WRITERS, Shown, by_address, counted, to_binary
@@ -149,20 +143,34 @@ def predict(
     from pipelines.task.form import ending as ending_of
 
     predictor = Predictor(reading_as(open_run(folder, where=1), settings or ()), batch=batch)
+    own = predictor.run.task.output.answers
+    if form not in (*WRITERS, *own.formats):
+        raise ConfigError(f"--format: {form!r} is none of {', '.join((*WRITERS, *own.formats))}")
+    if form in own.formats and output is None:
+        raise ConfigError(f"--format: {form} needs --output, a {'file' if own.formats[form].alone else 'folder'}")
+    if draw is not None and own.draw is None:
+        raise ConfigError(f"--draw: answers of {predictor.task} cannot be drawn in their inputs; leave it out")
     visible = Shown.of(predictor.columns, predictor.classes, top=top, every=probabilities, details=predictor.details,
                         ranked=predictor.ranked)
     if filed is None and output is not None and form == "csv" and any(map(ending_of, predictor.kinds.values())):
-        filed = _empty(output.with_name(f"{output.stem}-files"), replace)  # a cell of base64 is of no use to anybody
+        filed = _empty(output.with_name(f"{output.stem}-files"), "--files", replace)  # a cell of base64 is of no use to anybody
     counts, began = {"answered": 0, "failed": 0}, time.perf_counter()
-    answered = predictor.follow(inputs) if follow else by_address(predictor.predict(inputs), named)
-    answers = counted(answered, counts, lambda one: fail(f"{one.name}: cannot be read: {one.error}"))
+    answers = predictor.follow(inputs) if follow else predictor.predict(inputs)
+    if pictured is not None and own.draw is not None:
+        answers = drawn(answers, pictured, own.draw)
+    if not follow and form not in own.formats:  # those look at the inputs again, or at their copies
+        answers = by_address(answers, named)
+    answers = counted(answers, counts, lambda one: fail(named(f"{one.name}: cannot be read: {one.error}")))
     if output is not None:
         answers = followed(answers, say, "answering")
     if filed is not None:
         answers = to_files(answers, filed, predictor.kinds)
     if output is not None:
         try:
-            write_output(output, lambda file: to_binary(form, answers, visible, file))
+            if form in own.formats:
+                write_format(answers, own.formats[form], output)
+            else:
+                write_output(output, lambda file: to_binary(form, answers, visible, file))
         except OSError as error:
             raise DataError(f"--output: {output} cannot be written: {error.strerror or error}") from error
     else:
@@ -181,11 +189,11 @@ def predict(
         raise typer.Exit(1)
 
 
-def _empty(folder: Path, replace: bool) -> OutputFolder:
+def _empty(folder: Path, option: str, replace: bool) -> OutputFolder:
     """A folder for files of answers. Raises ConfigError where it has files that may not be replaced."""
     filed = OutputFolder(folder)
     if filed.names() and not replace:
-        raise ConfigError(f"--files: {filed} has files already; --replace writes over them")
+        raise ConfigError(f"{option}: {filed} has files already; --replace writes over them")
     return filed
 
 

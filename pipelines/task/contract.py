@@ -15,7 +15,7 @@ from pipelines.config.schema import Experiment, protected_by
 from pipelines.data.divide import Splits
 from pipelines.data.source import Source, Tensors
 from pipelines.task.facts import Facts
-from pipelines.task.form import Answers
+from pipelines.task.form import AnswerFormat, Answers
 from pipelines.task.input import Cheap, Decoding, Input, Part, PreparedForm, Signature, alone
 from pipelines.task.output import Condensed, Features, Learning, Output, SetScores, kept
 from pipelines.task.requests import Read, Requests
@@ -41,8 +41,8 @@ class DrawingBudget:
         self.spent += perf_counter() - self._entered
 
 
-__all__ = ["Answers", "Cheap", "Condensed", "Decoding", "Features", "Input", "Learning", "Output", "Part", "PreparedForm", "Read",
-           "Requests", "SetScores", "Signature", "Splits", "Task", "kept"]
+__all__ = ["AnswerFormat", "Answers", "Cheap", "Condensed", "Decoding", "Features", "Input", "Learning", "Output", "Part", "PreparedForm",
+           "Read", "Requests", "SetScores", "Signature", "Splits", "Task", "kept"]
 
 
 class Task(ABC):

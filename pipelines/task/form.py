@@ -2,7 +2,7 @@
 What the outputs of a saved model are is said here, too: what `predict` writes, the page draws and a server describes follows from it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,19 @@ from typing import Any
 FILES = {"picture": (".png", "image/png"), "mask": (".png", "image/png"), "sound": (".wav", "audio/wav")}
 # a mask is a picture that lies over the one that was sent; boxes are [batch, boxes, 4], each left, top, right and bottom in its pixels
 ANSWER_KINDS = (*FILES, "boxes")
+
+
+@dataclass(frozen=True)
+class AnswerFormat:
+    """Files of a form that others read.
+
+    Attributes:
+        files: (name of the input, its answer) of each that was answered -> (name, content) of each file.
+        alone: it is one file, whatever it is called.
+    """
+
+    files: Callable[[Iterable[tuple[str, Mapping[str, Any]]]], Iterator[tuple[str, bytes]]]
+    alone: bool = False
 
 
 @dataclass(frozen=True)
@@ -23,6 +36,8 @@ class Answers:
         kinds: of outputs that are no plain numbers or texts, one of ANSWER_KINDS, or the ending of files of other bytes: {"page": ".pdf"}.
         beside: entries of examples that pass by the model, such as the size of a picture as it was sent: they stand among the answers that
             `condense`, `judge` and `respond` are given.
+        formats: what `predict --format` offers beside those of all tasks.
+        draw: the path of an input and its answer -> a PNG file of the input with the answer in it, which `predict --draw` writes.
     """
 
     meanings: Mapping[str, str] = field(default_factory=dict)
@@ -30,6 +45,8 @@ class Answers:
     details: tuple[str, ...] = ()
     kinds: Mapping[str, str] = field(default_factory=dict)
     beside: tuple[str, ...] = ()
+    formats: Mapping[str, AnswerFormat] = field(default_factory=dict)
+    draw: Callable[[str, Mapping[str, Any]], bytes] | None = None
 
     def __post_init__(self) -> None:
         wrong = next((name for name, kind in self.kinds.items() if kind not in ANSWER_KINDS and not kind.startswith(".")), None)

@@ -1,18 +1,19 @@
 """Boxes with a class each: loss, suppression, AP, the score from which they are given, judgement, and the answer in pixels as sent."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from pipelines.data.source import Source, Tensors
-from pipelines.task.contract import Answers, Condensed, Features, Output, SetScores
+from pipelines.task.contract import AnswerFormat, Answers, Condensed, Features, Output, SetScores
 from pipelines.task.results import Baseline, Judgement, worst_numbers
 from vision.data import geometry
 from vision.data.boxes.open import BOXES, CLASSES, NONE
 from vision.models.detector import STRIDES
-from vision.outputs import box_figures, box_loss
+from vision.outputs import box_figures, box_files, box_loss
 from vision.outputs.box_metrics import MAIN, MATCH, Judged
 from vision.settings import ImageDetection
 
@@ -29,11 +30,18 @@ class Boxes(Output):
     """
 
     watch = ("ap", "max")
-    answers = Answers({"boxes": "left, top, right and bottom of each, in pixels of the picture as it was sent, upright",
-                       "labels": "of each", "scores": "of each, 0 to 1", "count": "how many there are"},
-                      ranked=("boxes", "labels", "scores"), kinds={"boxes": "boxes"}, beside=("sent", "place"))
     experiment: ImageDetection
     input: Any  # vision.tasks.images.Images, with `places`
+
+    @property
+    def answers(self) -> Answers:  # type: ignore[override]
+        classes = self.facts.get("classes", ())
+        return Answers({"boxes": "left, top, right and bottom of each, in pixels of the picture as it was sent, upright",
+                        "labels": "of each", "scores": "of each, 0 to 1", "count": "how many there are"},
+                       ranked=("boxes", "labels", "scores"), kinds={"boxes": "boxes"}, beside=("sent", "place"),
+                       formats={"coco": AnswerFormat(partial(box_files.coco, classes=classes), alone=True),
+                                "yolo": AnswerFormat(partial(box_files.yolo, classes=classes))},
+                       draw=partial(box_files.drawn, classes=classes))
 
     @property
     def classes(self) -> list[str]:

@@ -1,0 +1,84 @@
+"""Boxes that were found, as files that other programs read: COCO's JSON, YOLO's txt files, and pictures with the boxes drawn in them."""
+
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from pipelines.base.errors import DataError
+from vision.data.decode import pixels
+from vision.outputs.mask_figures import tints
+
+Answered = Iterable[tuple[str, Mapping[str, Any]]]
+
+
+def coco(answers: Answered, classes: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    """One JSON object with `images`, `categories` and `annotations`, each of these with its `score`; ids of categories count from 1 in the
+    order of the classes, that of a picture is its name where that is a number (000000000139.jpg), else counted from 1."""
+    images, annotations, used, numbers = [], list[dict[str, Any]](), set[int](), {name: place for place, name in enumerate(classes, 1)}
+    for name, values in answers:
+        stem = Path(name).stem
+        own = int(stem) if stem.isascii() and stem.isdecimal() and int(stem) not in used else 1 + max(used, default=0)
+        used.add(own)
+        height, width = picture(name).shape[:2]
+        images.append({"id": own, "file_name": Path(name).name, "width": width, "height": height})
+        for box, label, score in _found(values):
+            left, top, right, bottom = box
+            annotations.append({"id": len(annotations) + 1, "image_id": own, "category_id": numbers[label], "iscrowd": 0, "score": score,
+                                "bbox": [round(value, 2) for value in (left, top, right - left, bottom - top)],
+                                "area": round((right - left) * (bottom - top), 2)})
+    categories = [{"id": number, "name": name} for name, number in numbers.items()]
+    yield "", json.dumps({"images": images, "categories": categories, "annotations": annotations}, ensure_ascii=False).encode()
+
+
+def yolo(answers: Answered, classes: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    """`classes.txt`, and for each picture a file of its name: class number, middle and size in shares of the picture, score."""
+    yield "classes.txt", "".join(f"{name}\n" for name in classes).encode()
+    numbers = {name: place for place, name in enumerate(classes)}
+    for name, values in answers:
+        height, width = picture(name).shape[:2]
+        lines = []
+        for (left, top, right, bottom), label, score in _found(values):
+            shares = ((left + right) / 2 / width, (top + bottom) / 2 / height, (right - left) / width, (bottom - top) / height)
+            lines.append(f"{numbers[label]} {' '.join(f'{share:.6f}' for share in shares)} {score:.6f}\n")
+        yield f"{Path(name).stem}.txt", "".join(lines).encode()
+
+
+def drawn(name: str, values: Mapping[str, Any], classes: Sequence[str]) -> bytes:
+    """The picture upright, with its boxes, their classes and scores, as a PNG file."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    image = Image.fromarray(picture(name))
+    draw, width = ImageDraw.Draw(image), max(1, round(max(image.size) / 400))
+    font = ImageFont.load_default(max(10, round(max(image.size) / 50)))
+    colours = dict(zip(classes, map(tuple, tints(len(classes)).tolist())))
+    for (left, top, right, bottom), label, score in reversed(list(_found(values))):  # the best stays on top
+        colour = colours[label]
+        draw.rectangle((left, top, max(left, right - 1), max(top, bottom - 1)), outline=colour, width=width)
+        text = f"{label} {score:.2f}"
+        begin = draw.textbbox((0, 0), text, font=font)
+        wide, tall = begin[2] + 4, begin[3] + 4
+        x, y = max(0, min(left, image.width - wide)), top - tall if top >= tall else top
+        draw.rectangle((x, y, x + wide, y + tall), fill=colour)
+        draw.text((x + 2, y + 1), text, font=font, fill="white" if np.dot(colour, (0.3, 0.59, 0.11)) < 150 else "black")
+    written = io.BytesIO()
+    image.save(written, "PNG")
+    return written.getvalue()
+
+
+def picture(name: str) -> np.ndarray:
+    """A file's pixels, upright, [height, width, 3] uint8. Raises DataError where it cannot be read any more."""
+    try:
+        image: np.ndarray = pixels(tf.constant(Path(name).read_bytes()), 3).numpy()
+        return image
+    except (OSError, tf.errors.OpError) as error:
+        raise DataError(f"{name}: cannot be read: {error}") from error
+
+
+def _found(values: Mapping[str, Any]) -> Iterator[tuple[list[float], str, float]]:
+    for box, label, score in zip(values["boxes"], values["labels"], values["scores"]):
+        yield np.asarray(box, np.float64).tolist(), label.decode() if isinstance(label, bytes) else str(label), round(float(score), 6)
