@@ -136,13 +136,13 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
 
 __all__ = [
     "AnswerFormat", "Answers", "ArraySource", "Baseline", "ConfigError", "Data", "DataError", "Decoding", "Draft", "Evaluation",
-    "Experiment", "FileSource", "Form", "Guard", "Input", "Interrupted", "Judgement", "Launcher", "Learning", "Metric", "MetricKind", "Output",
-    "PreparedForm", "QuartetError", "Recordings", "Remote", "Requests", "Run", "RunHook", "Search", "Section", "ServerProtocol",
-    "SetScores", "Signature", "Source", "Splits", "Storage", "Task", "TrainingError", "Transform", "Untrusted", "Variants",
-    "check", "declare_metrics", "integers", "kept", "load", "new", "register_augmentation", "register_command", "register_domain",
-    "register_form", "register_guard", "register_hook", "register_launcher", "register_metric", "register_model",
-    "register_options", "register_protocol", "register_remote", "register_source", "register_storage", "register_task",
-    "register_transform", "runs", "setting", "train", "tune", "uniform", "worst_examples",
+    "Experiment", "FileSource", "Form", "Guard", "Input", "Interrupted", "Judgement", "Launcher", "Learning", "Metric",
+    "MetricKind", "Output", "PreparedForm", "QuartetError", "Recordings", "Remote", "Requests", "Run", "RunHook", "Search",
+    "Section", "ServerProtocol", "SetScores", "Signature", "Source", "Splits", "Storage", "Task", "TrainingError", "Transform",
+    "Untrusted", "Variants", "check", "declare_metrics", "integers", "kept", "load", "new", "register_augmentation",
+    "register_command", "register_domain", "register_form", "register_guard", "register_hook", "register_launcher",
+    "register_metric", "register_model", "register_options", "register_protocol", "register_remote", "register_source",
+    "register_storage", "register_task", "register_transform", "runs", "setting", "train", "tune", "uniform", "worst_examples",
 ]
 
 
