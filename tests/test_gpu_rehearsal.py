@@ -71,6 +71,7 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "vision.detection/small": (test_contract.BOXES, ("data.path=MADE/boxes/boxes.csv",)),
     "vision.detection/pretrained": (test_contract.BOXES, (
         "data.path=MADE/boxes/boxes.csv", "model={name: pretrained, preset: PRESET/pyramid, width: 8}")),
+    "vision.detection/yolox": (test_contract.BOXES, ("data.path=MADE/boxes/boxes.csv", "model={name: yolox, weights: null}")),
     "recsys.retrieval/towers": (RETRIEVAL, ("loss={negatives: 8, hard: 4}",)),
     "recsys.ranking/dcn": (RANKING, ("model.name=dcn", "model.history=5")),
     "recsys.ranking/dlrm": (RANKING, ("model.name=dlrm",)),

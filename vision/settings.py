@@ -445,9 +445,9 @@ class BoxData(FileData):
 
     streaming: ClassVar[bool] = False
 
-    source: Overridable[Any, Literal["voc", "coco", "yolo", "table"]] = setting(
+    source: Overridable[Any, Literal["voc", "coco", "yolo", "table", "none"]] = setting(
         ..., "voc: Pascal VOC's XML beside or below; coco: COCO's JSON; yolo: a text file for each picture; table: CSV, TSV, JSONL or "
-        "Parquet with a row for each box")
+        "Parquet with a row for each box; none: no data, for model.name: yolox as it is")
     path: str | None = setting(None, "the folder, or the file of a table or of COCO", path=True)
     image_size: Pixels | Annotated[list[Pixels], Field(min_length=2, max_length=2)] | None = setting(
         None, "height and width the model sees, one number or [height, width], of which 32 divides both; default: the data's own where all "
@@ -500,6 +500,19 @@ class PretrainedDetector(PretrainedModel, Detector):
                 *([("dropout", "a detector has no dropout; leave it out")] if self.dropout else [])]
 
 
+@DETECTORS.register("vision.models.yolox:build")
+class Yolox(Section):
+    """YOLOX-Nano (Ge et al. 2021) with the weights that it learned on COCO: whole, for COCO's 80 classes as it is, or to be trained further
+    for classes of one's own."""
+
+    name: Literal["yolox"]
+    preset: str = setting("yolox_nano", "a folder with weights.npz and classes.txt, or its name in ~/.keras/presets", preset=True)
+    weights: Literal["preset"] | None = setting("preset", "preset: start from its weights; null: from scratch")
+    trains: Literal["nothing", "whole"] = setting(
+        "whole", "whole: it learns the classes of the data, of which those called as in COCO begin as they are there; nothing: it is used "
+        "as it is, for data whose classes are all called so, or with data.source: none for the 80 of COCO")
+
+
 class BoxLoss(Section):
     """The loss of a detector: binary cross-entropy of classes whose target is how well a place's box lies, and generalised IoU of boxes,
     over the places that task-aligned assignment gives each box (Feng et al. 2021, arXiv:2108.07755)."""
@@ -528,6 +541,17 @@ class ImageDetection(ImageExperiment):
     model: Annotated[Any, DETECTORS]
     loss: BoxLoss = setting(BoxLoss, "the loss")
     evaluate: BoxEvaluate = setting(BoxEvaluate, "judging")
+
+    @property
+    def untrained(self) -> bool:
+        """Whether the model is used as it is."""
+        return getattr(self.model, "trains", None) == "nothing"
+
+    def problems(self) -> list[tuple[str, str]]:
+        found = super().problems()
+        if self.data.source == "none" and not self.untrained:
+            found.append(("data.source", "none: there is nothing to train on; it is for model: {name: yolox, trains: nothing}"))
+        return found
 
 
 QUICK_START = "vision/digits"

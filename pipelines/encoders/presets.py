@@ -22,7 +22,7 @@ from pipelines.encoders.locate import WEIGHTS, locate, parameters, read_json, we
 from pipelines.machine import memory
 from pipelines.machine.startup import start_tensorflow
 
-Form = Literal["keras", "huggingface", "timm"]
+Form = Literal["keras", "huggingface", "timm", "arrays"]
 _PICKLES = (".bin", ".ckpt", ".joblib", ".pickle", ".pkl", ".pt", ".pth")
 _NAMES = {"vision": "images", "nlp": "text", "speech": "speech"}
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")

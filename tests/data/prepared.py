@@ -60,13 +60,14 @@ def need(name: str) -> None:
     pytest.skip(f"{name} is not prepared: tfds build {name}")
 
 
-def require_preset(name: str) -> str:
-    """The folder of a real encoder, where it is unpacked and keras-hub is here; else the test is skipped, or fails as by `need`."""
+def require_preset(name: str, *, file: str = "config.json", extra: bool = True) -> str:
+    """The folder of a real encoder, where it is unpacked, and keras-hub is here if it needs the `extra`; else the test is skipped, or fails as
+    by `need`. `file`: one that it has."""
     folder = Path.home() / ".keras" / "presets" / name  # conftest.py hides it from what does not name it
-    extra = all(importlib.util.find_spec(module) for module in ("keras_hub", "tensorflow_text"))
-    if not (extra or os.environ.get("QUARTET_REQUIRE_EXTRAS")):
+    there = not extra or all(importlib.util.find_spec(module) for module in ("keras_hub", "tensorflow_text"))
+    if not (there or os.environ.get("QUARTET_REQUIRE_EXTRAS")):
         pytest.skip("needs the extra `pretrained` (keras-hub, tensorflow-text): what it tests is not tested here")
-    if not (folder / "config.json").is_file():
+    if not (folder / file).is_file():
         if os.environ.get("QUARTET_REQUIRE_DATA") == "1":
             pytest.fail(f"the encoder {name} is not unpacked, and QUARTET_REQUIRE_DATA=1 asks for it")
         pytest.skip(f"the encoder {name} is not unpacked in {folder.parent}")

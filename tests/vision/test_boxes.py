@@ -10,24 +10,23 @@ import tensorflow as tf
 
 from pipelines.base.errors import ConfigError
 from pipelines.task.units import EXAMPLES
-from vision.models import detector
+from vision.models import detector, yolox
 from vision.outputs import box_loss
 from vision.outputs.box_metrics import Judged
 from vision.outputs.boxes import Boxes
 from vision.settings import BoxEvaluate, BoxLoss, SmallDetector
 
 SIZE, STRIDES = (64, 96), (8, 16, 32)
-WHERE = box_loss.places(SIZE, STRIDES)
+WHERE = box_loss.Places(*detector.cells(SIZE))
 
 
 def outputs_for(boxes, classes, count, sure=8.0):
     """What a detector would give whose every place knows the box around it, [1, A, 4 + count]."""
-    outputs = np.zeros((1, len(WHERE.middles), 4 + count), np.float32)
-    outputs[..., 4:] = -sure
+    outputs = np.full((1, len(WHERE.middles), 4 + count), -sure, np.float32)
+    outputs[0, :, :4] = np.concatenate([WHERE.middles - 0.7 * WHERE.strides, WHERE.middles + 0.7 * WHERE.strides], 1)
     for box, label in zip(boxes, classes):
         inside = ((WHERE.middles > box[:2]) & (WHERE.middles < box[2:])).all(1)
-        distances = np.concatenate([WHERE.middles - box[:2], box[2:] - WHERE.middles], 1) / WHERE.strides
-        outputs[0, inside, :4] = np.log(np.expm1(np.maximum(distances[inside], 1e-3)))
+        outputs[0, inside, :4] = box
         outputs[0, inside, 4 + label] = sure
     return outputs
 
@@ -57,7 +56,7 @@ def test_a_detector_that_knows_has_next_to_no_loss_and_its_own_places_learn_each
     outputs = tf.constant(outputs_for(BOXES, [0, 1], 2))
     classes = tf.constant([[0, 1, -1]])
     boxes = tf.constant(np.concatenate([BOXES, [[1, 1, 90, 60]]])[None].astype(np.float32))
-    found = box_loss.assigned(tf.nn.sigmoid(outputs[..., 4:]), box_loss.boxes_of(outputs, WHERE), boxes, classes, WHERE, 5)
+    found = box_loss.assigned(tf.nn.sigmoid(outputs[..., 4:]), outputs[..., :4], boxes, classes, WHERE, 5)
     learns = found.quality.numpy()[0] > 0.5
     inside = [((WHERE.middles > box[:2]) & (WHERE.middles < box[2:])).all(1) for box in BOXES]
     assert learns.sum() >= 10 and not learns[~(inside[0] | inside[1])].any()
@@ -69,8 +68,8 @@ def test_a_detector_that_knows_has_next_to_no_loss_and_its_own_places_learn_each
 
 def test_a_box_that_no_place_lies_in_is_learned_by_the_next_one():
     tiny = tf.constant([[[9.0, 9, 11, 11]]])
-    raw = tf.zeros([1, len(WHERE.middles), 6])
-    found = box_loss.assigned(tf.nn.sigmoid(raw[..., 4:]), box_loss.boxes_of(raw, WHERE), tiny, tf.constant([[0]]), WHERE, 10)
+    raw = detector.DistancesToSides(SIZE)(tf.zeros([1, len(WHERE.middles), 6]))
+    found = box_loss.assigned(tf.nn.sigmoid(raw[..., 4:]), raw[..., :4], tiny, tf.constant([[0]]), WHERE, 10)
     assert tf.reduce_sum(tf.cast(found.quality > 0, tf.int32)) >= 1
 
 
@@ -83,11 +82,12 @@ def test_padding_and_the_other_pictures_of_a_batch_change_no_loss():
     np.testing.assert_allclose(whole[:1], wide, rtol=1e-5)
 
 
-def test_the_gradient_is_finite_where_nothing_is_there():
-    raw = tf.zeros([1, len(WHERE.middles), 6])
+@pytest.mark.parametrize("last", [detector.DistancesToSides(SIZE), yolox.MiddlesAndSides([(8, 12), (4, 6), (2, 3)])])
+def test_the_gradient_is_finite_where_nothing_is_there(last):
+    raw = tf.zeros([1, len(WHERE.middles), 7])
     with tf.GradientTape() as tape:
         tape.watch(raw)
-        loss = box_loss.losses(raw, tf.zeros([1, 3, 4]), tf.fill([1, 3], -1), WHERE, most=10, weight=2.0)
+        loss = box_loss.losses(last(raw), tf.zeros([1, 3, 4]), tf.fill([1, 3], -1), WHERE, most=10, weight=2.0)
     assert np.isfinite(tape.gradient(loss, raw).numpy()).all() and float(loss[0]) > 0
 
 

@@ -2,9 +2,9 @@
 et al. 2017, arXiv:1612.03144), and two towers, of classes and of boxes, whose convolutions all levels share (Tian et al. 2019,
 arXiv:1904.01355); norms and last layers are each level's own (Tan et al. 2020, arXiv:1911.09070).
 
-A detector takes [batch, height, width, channels] float32 images, 0..255, and gives [batch, places, 4 + classes] float32: of each place, the
-middles of the cells of all levels, finest first and row by row, four numbers of which vision.outputs.boxes makes distances to the sides of
-a box, and the logits of the classes.
+Every detector takes [batch, height, width, channels] float32 images, 0..255, and gives [batch, places, 4 + classes] float32: of each place,
+the middles of the cells of all levels, finest first and row by row, the left, top, right and bottom of a box in pixels of the image, and
+the logits of the classes. How a network's own numbers become boxes is its last layer's, and nobody else's.
 """
 
 import math
@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
+import numpy as np
+import tensorflow as tf
 
 from pipelines.base.errors import ConfigError
 from pipelines.training.batch_norm import FusedBatchNormalization
@@ -54,10 +56,47 @@ def check_size(image_size: tuple[int, int]) -> None:
                           f"{image_size[1]} px; set [{height}, {width}]")
 
 
+def cells(image_size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """x and y of the middle of each place, [places, 2] float32, and the stride of its level, [places, 1] float32, in pixels."""
+    middles, steps = [], []
+    for stride in STRIDES:
+        rows, columns = np.mgrid[:image_size[0] // stride, :image_size[1] // stride]
+        middles.append((np.stack([columns.ravel(), rows.ravel()], 1) + 0.5) * stride)
+        steps.append(np.full((rows.size, 1), stride))
+    return np.concatenate(middles).astype(np.float32), np.concatenate(steps).astype(np.float32)
+
+
+@keras.saving.register_keras_serializable(package="vision")
+class DistancesToSides(keras.layers.Layer):
+    """[batch, places, 4 + classes], whose first four numbers are, by their softplus, distances in strides from a place to the sides of a
+    box, to the same with the box in their stead, float32.
+
+    Args:
+        image_size: height and width, px.
+    """
+
+    def __init__(self, image_size: tuple[int, int], **options: Any):
+        super().__init__(**options)
+        self.image_size = (int(image_size[0]), int(image_size[1]))
+
+    def call(self, raw: tf.Tensor) -> tf.Tensor:
+        middles, strides = cells(self.image_size)
+        distances = tf.nn.softplus(raw[..., :4]) * strides
+        return tf.concat([middles - distances[..., :2], middles + distances[..., 2:], raw[..., 4:]], -1)
+
+    def compute_output_shape(self, shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
+        return shape
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "image_size": self.image_size}
+
+
 def _detector(features: keras.Model, settings: Detector, classes: int, name: str) -> keras.Model:
     inputs = [keras.Input(level.shape[1:], dtype=level.dtype, name=f"level{number}") for number, level in enumerate(features.outputs)]
     head = keras.Model(inputs, _towers(_pyramid(inputs, settings.width), settings, classes), name="head")
-    return keras.Model(features.inputs[0], head(features(features.inputs[0])), name=name)
+    images = features.inputs[0]
+    boxes = DistancesToSides((images.shape[1], images.shape[2]), dtype="float32", name="boxes")
+    return keras.Model(images, boxes(head(features(images))), name=name)
 
 
 def _pyramid(levels: list[keras.KerasTensor], width: int) -> list[keras.KerasTensor]:

@@ -3,7 +3,6 @@
 Places are the middles of the cells of all levels, finest first; A of them. Boxes are left, top, right and bottom in pixels.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,22 +18,6 @@ class Places(NamedTuple):
 
     middles: np.ndarray
     strides: np.ndarray
-
-
-def places(image_size: tuple[int, int], strides: Sequence[int]) -> Places:
-    """Those of a picture of (height, width), of which each stride is a divisor."""
-    middles, steps = [], []
-    for stride in strides:
-        rows, columns = np.mgrid[:image_size[0] // stride, :image_size[1] // stride]
-        middles.append((np.stack([columns.ravel(), rows.ravel()], 1) + 0.5) * stride)
-        steps.append(np.full((rows.size, 1), stride))
-    return Places(np.concatenate(middles).astype(np.float32), np.concatenate(steps).astype(np.float32))
-
-
-def boxes_of(outputs: tf.Tensor, where: Places) -> tf.Tensor:
-    """[batch, A, 4] from a detector's first four numbers of each place: the softplus of each is a distance, in strides, to a side."""
-    distances = tf.nn.softplus(tf.cast(outputs[..., :4], tf.float32)) * where.strides
-    return tf.concat([where.middles - distances[..., :2], where.middles + distances[..., 2:]], -1)
 
 
 def area(boxes: tf.Tensor) -> tf.Tensor:
@@ -101,10 +84,10 @@ def losses(outputs: tf.Tensor, boxes: tf.Tensor, classes: tf.Tensor, where: Plac
     quality, and `weight` times 1 - generalised overlap of boxes, weighed by quality.
 
     Args:
-        outputs: [batch, A, 4 + classes].
+        outputs: [batch, A, 4 + classes], boxes in pixels and logits (vision.models.detector).
         boxes, classes, most: as in `assigned`.
     """
-    logits, predicted = tf.cast(outputs[..., 4:], tf.float32), boxes_of(outputs, where)
+    predicted, logits = tf.split(tf.cast(outputs, tf.float32), [4, outputs.shape[-1] - 4], -1)
     learned = assigned(tf.nn.sigmoid(logits), predicted, boxes, classes, where, most)
     quality = learned.quality
     wanted = tf.one_hot(learned.class_number, logits.shape[-1]) * quality[..., None]

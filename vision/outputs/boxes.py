@@ -12,7 +12,7 @@ from pipelines.task.contract import AnswerFormat, Answers, Condensed, Features, 
 from pipelines.task.results import Baseline, Judgement, worst_numbers
 from vision.data import geometry
 from vision.data.boxes.open import BOXES, CLASSES, NONE
-from vision.models.detector import STRIDES
+from vision.models.detector import cells
 from vision.outputs import box_figures, box_files, box_loss
 from vision.outputs.box_metrics import MAIN, MATCH, Judged
 from vision.settings import ImageDetection
@@ -60,7 +60,7 @@ class Boxes(Output):
 
     @property
     def places(self) -> box_loss.Places:
-        return box_loss.places(self.input.image_size, STRIDES)
+        return box_loss.Places(*cells(self.input.image_size))
 
     # ---- learning
 
@@ -91,10 +91,10 @@ class Boxes(Output):
         there is no further box, and classes [batch, most] int32: those that evaluate.overlap leaves of each class."""
         settings = self.experiment.evaluate
         outputs = tf.cast(model(inputs), tf.float32)
-        boxes, chances = box_loss.boxes_of(outputs, self.places), tf.nn.sigmoid(outputs[..., 4:])
+        boxes, chances = outputs[..., :4], tf.nn.sigmoid(outputs[..., 4:])
         if settings.flip:
             outputs = tf.cast(model(tf.reverse(inputs, [2])), tf.float32)
-            turned, width = box_loss.boxes_of(outputs, self.places), float(self.input.image_size[1])
+            turned, width = outputs[..., :4], float(self.input.image_size[1])
             turned = tf.stack([width - turned[..., 2], turned[..., 1], width - turned[..., 0], turned[..., 3]], -1)
             boxes, chances = tf.concat([boxes, turned], 1), tf.concat([chances, tf.nn.sigmoid(outputs[..., 4:])], 1)
         kept = tf.image.combined_non_max_suppression(

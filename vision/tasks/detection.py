@@ -1,16 +1,22 @@
 """vision.detection: Images with Boxes."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from pipelines.base import figures
-from pipelines.data.source import Source
+from pipelines.data.source import ArraySource, Source
+from pipelines.data.split import describe
+from pipelines.encoders import presets
+from pipelines.task.contract import Splits
+from vision.data.boxes.open import BOXES, CLASSES, NONE
 from vision.data.boxes.splits import load_boxes
 from vision.data.facts import ENCODER_FACTS, ImageFacts
 from vision.outputs.boxes import Boxes
-from vision.settings import DETECTORS, ImageDetection, PretrainedDetector
+from vision.settings import DETECTORS, ImageDetection, PretrainedDetector, Yolox
 from vision.tasks.image_task import ImageTask
 from vision.tasks.images import Images
 
@@ -22,8 +28,32 @@ class BoxImages(Images):
     """Pictures whose boxes go with them."""
 
     places = True
-    load = staticmethod(load_boxes)
     cheap = None  # type: ignore[assignment]  # what a kernel machine knows of a picture is of all of it
+
+    @staticmethod
+    def load(experiment: ImageDetection, **how: Any) -> Splits:
+        """As load_boxes. Without data: a grey picture of nothing, to train nothing on, and the classes of the preset."""
+        known: dict[str, Any] = {}
+        if isinstance(experiment.model, Yolox) and experiment.model.weights == "preset":  # a finished run is judged without the preset
+            from vision.models import yolox
+
+            preset = yolox.found(experiment.model)
+            known = {"encoder": presets.record(preset)}
+            if experiment.data.source == "none":
+                return as_it_is(experiment, yolox.class_names(preset.folder), yolox.SIZE, known)
+        found = load_boxes(experiment, **how)
+        return replace(found, facts={**found.facts, **known})
+
+
+def as_it_is(experiment: ImageDetection, classes: list[str], usual: tuple[int, int], known: dict[str, Any]) -> Splits:
+    """Splits of a model that is used as it is. `usual`: the size of the pictures that it was trained on."""
+    wanted = experiment.data.image_size or usual
+    size = (wanted, wanted) if isinstance(wanted, int) else (wanted[0], wanted[1])
+    grey = tf.io.encode_png(tf.fill([*size, 3], tf.constant(128, tf.uint8))).numpy()
+    train = ArraySource({"image": np.array([grey], object), BOXES: np.zeros((1, 1, 4), np.float32), CLASSES: np.full((1, 1), NONE, np.int32)})
+    facts = {"classes": classes, "class_counts": [0] * len(classes), "image_size": list(size), "channels": 3, "mean": [128.0] * 3,
+             "std": [0.0] * 3, "splits": describe({"train": train, "validation": None, "test": None}), **known}
+    return Splits(train, None, None, facts, notes=("There are no data: the model is used as it is, and is not judged",))
 
 
 class Detection(ImageTask):

@@ -25,10 +25,10 @@ def load_boxes(experiment: ImageDetection, *, judging: bool = False, mixed_size:
     train, validation, test, notes = divide(opened.names, not_empty(load, opened.place), data, opened.place)
     parts = {"train": train, "validation": validation, "test": test}
     counts = box_counts(train, len(opened.classes))
-    if not counts.any() and not judging:
+    if not counts.any() and not judging and not experiment.untrained:
         raise DataError(f"{opened.place}: no picture of train has a box")
     unseen = [name for name, count in zip(opened.classes, counts) if not count]
-    if unseen:
+    if unseen and not experiment.untrained:
         notes.append(f"Train has no box of {', '.join(unseen[:8])}{' and others' if len(unseen) > 8 else ''}: none will be found.")
     some = choose(STATISTICS, count=len(train), seed=data.split_seed, purpose="statistics")
     size, channels, mean, std = cached_look(train, some, data, opened.place, mixed_size)
