@@ -61,8 +61,8 @@ def need(name: str) -> None:
 
 
 def require_preset(name: str, *, file: str = "config.json", extra: bool = True) -> str:
-    """The folder of a real encoder, where it is unpacked, and keras-hub is here if it needs the `extra`; else the test is skipped, or fails as
-    by `need`. `file`: one that it has."""
+    """The folder of a real encoder with such a `file`, where it is unpacked, and keras-hub is here if it needs that `extra`; else the test
+    is skipped, or fails as by `need`."""
     folder = Path.home() / ".keras" / "presets" / name  # conftest.py hides it from what does not name it
     there = not extra or all(importlib.util.find_spec(module) for module in ("keras_hub", "tensorflow_text"))
     if not (there or os.environ.get("QUARTET_REQUIRE_EXTRAS")):

@@ -36,6 +36,11 @@ def test_the_shipped_detector(tmp_path):
     assert model.output_shape == (None, sum(size[0] * size[1] // stride**2 for stride in (8, 16, 32)), 4 + 2)
 
 
+def test_the_shipped_experiment_that_is_used_as_it_is():
+    experiment = load("vision/yolox").experiment
+    assert experiment.untrained and experiment.data.source == "none"
+
+
 def test_the_shipped_segmenter(tmp_path):
     given = [f"data.path={tmp_path}", f"model.preset={tiny.pyramid(tmp_path / 'tiny')}"]
     experiment = load("vision/segmentation", given).experiment
@@ -44,7 +49,7 @@ def test_the_shipped_segmenter(tmp_path):
     assert model.output_shape == (None, 90, 122, 4)
 
 
-@pytest.mark.parametrize("name", [name for name in SHIPPED if name not in ("detection", "segmentation")])
+@pytest.mark.parametrize("name", [name for name in SHIPPED if name not in ("detection", "segmentation", "yolox")])
 def test_a_shipped_experiment(name, tmp_path):
     text = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 40

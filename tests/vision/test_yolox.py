@@ -94,7 +94,7 @@ def test_what_is_wrong_with_a_preset_is_said(tmp_path):
         settings = Yolox(name="yolox", preset=str(folder), trains=trains)
         return yolox.build(settings, image_size=(64, 64), channels=3, classes=len(classes), facts={"classes": list(classes)})
 
-    with pytest.raises(ConfigError, match="weights.npz"):
+    with pytest.raises(ConfigError, match=r"weights\.npz"):
         built(tmp_path)
     (tmp_path / "classes.txt").write_text("person\ndog\n")
     (tmp_path / "weights.npz").write_bytes(b"PK\3\4 nothing")

@@ -74,7 +74,7 @@ def _fill(model: keras.Model, preset: presets.Preset, classes: list[str], all_of
     rows = [(own, known.index(name)) for own, name in enumerate(classes) if name in known]
     if all_of_them and len(rows) < len(classes):
         strange = next(name for name in classes if name not in known)
-        raise ConfigError(f"model.trains: nothing: {preset.handle} does not know {strange!r}; it knows {', '.join(known)}. Set trains: whole")
+        raise ConfigError(f"model.trains: nothing: {preset.handle} does not know {strange!r}, only {', '.join(known)}; set trains: whole")
     try:
         with npz.opened(file) as arrays:
             for layer in model.layers:

@@ -50,7 +50,8 @@ def as_it_is(experiment: ImageDetection, classes: list[str], usual: tuple[int, i
     wanted = experiment.data.image_size or usual
     size = (wanted, wanted) if isinstance(wanted, int) else (wanted[0], wanted[1])
     grey = tf.io.encode_png(tf.fill([*size, 3], tf.constant(128, tf.uint8))).numpy()
-    train = ArraySource({"image": np.array([grey], object), BOXES: np.zeros((1, 1, 4), np.float32), CLASSES: np.full((1, 1), NONE, np.int32)})
+    nothing = {BOXES: np.zeros((1, 1, 4), np.float32), CLASSES: np.full((1, 1), NONE, np.int32)}
+    train = ArraySource({"image": np.array([grey], object), **nothing})
     facts = {"classes": classes, "class_counts": [0] * len(classes), "image_size": list(size), "channels": 3, "mean": [128.0] * 3,
              "std": [0.0] * 3, "splits": describe({"train": train, "validation": None, "test": None}), **known}
     return Splits(train, None, None, facts, notes=("There are no data: the model is used as it is, and is not judged",))
