@@ -445,9 +445,10 @@ class BoxData(FileData):
 
     streaming: ClassVar[bool] = False
 
-    source: Overridable[Any, Literal["voc", "coco", "yolo", "table", "none"]] = setting(
-        ..., "voc: Pascal VOC's XML beside or below; coco: COCO's JSON; yolo: a text file for each picture; table: CSV, TSV, JSONL or "
-        "Parquet with a row for each box; none: no data, for model.name: yolox as it is")
+    source: Overridable[Any, Literal["voc", "coco", "yolo", "labelme", "cvat", "table", "none"]] = setting(
+        ..., "voc: Pascal VOC's XML beside or below; coco: COCO's JSON; yolo: a text file for each picture; labelme: a JSON for each "
+        "picture; cvat: the XML of CVAT for images; table: CSV, TSV, JSONL or Parquet with a row for each box; none: no data, for "
+        "model.name: yolox as it is")
     path: str | None = setting(None, "the folder, or the file of a table or of COCO", path=True)
     image_size: Pixels | Annotated[list[Pixels], Field(min_length=2, max_length=2)] | None = setting(
         None, "height and width the model sees, one number or [height, width], of which 32 divides both; default: the data's own where all "
@@ -459,7 +460,7 @@ class BoxData(FileData):
 
     def problems(self) -> list[tuple[str, str]]:
         found = super().problems()
-        return found if self.path or self.source not in ("voc", "coco", "yolo", "table") else [
+        return found if self.path or self.source not in ("voc", "coco", "yolo", "labelme", "cvat", "table") else [
             *found, ("path", f"source: {self.source} needs a path")]
 
     def described(self) -> list[tuple[str | int, str]]:

@@ -83,6 +83,29 @@ def yolo(pictures: list[Made], folder: Path) -> Path:
     return folder
 
 
+def labelme(pictures: list[Made], folder: Path) -> Path:
+    for one in pictures:
+        draw(one, folder / "images" / one.name)
+        shapes = [{"label": label, "points": [[right, bottom], [left, top]], "shape_type": "rectangle"}
+                  for (left, top, right, bottom), label in zip(one.boxes, one.labels)]
+        file = folder / "labels" / f"{Path(one.name).stem}.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps({"version": "5", "flags": {}, "shapes": shapes, "imagePath": f"..\\images\\{one.name}"}))
+    return folder
+
+
+def cvat(pictures: list[Made], folder: Path, subsets: list[str] | None = None) -> Path:
+    lines = ["<annotations><version>1.1</version><meta></meta>"]
+    for number, one in enumerate(pictures):
+        draw(one, folder / "images" / one.name)
+        lines.append(f'<image id="{number}" name="{one.name}"' + (f' subset="{subsets[number]}"' if subsets else "") + ">")
+        lines += [f'<box label="{label}" xtl="{box[0]}" ytl="{box[1]}" xbr="{box[2]}" ybr="{box[3]}" occluded="0"></box>'
+                  for box, label in zip(one.boxes, one.labels)]
+        lines.append("</image>")
+    (folder / "annotations.xml").write_text("\n".join([*lines, "</annotations>"]))
+    return folder
+
+
 def table(pictures: list[Made], folder: Path, header: str = "file,x0,y0,x1,y1,label") -> Path:
     rows = [header] if header else []
     for one in pictures:

@@ -36,7 +36,7 @@ def expected(pictures):
     return {one.name: sorted((label, *map(float, box)) for box, label in zip(one.boxes, one.labels)) for one in pictures}
 
 
-@pytest.mark.parametrize("form", ["voc", "coco", "yolo", "table"])
+@pytest.mark.parametrize("form", ["voc", "coco", "yolo", "labelme", "cvat", "table"])
 def test_every_form_gives_the_same_boxes(form, tmp_path):
     pictures = made()
     found = opened(form, getattr(boxed_pictures, form)(pictures, tmp_path))
@@ -59,6 +59,66 @@ def test_voc_counts_pixels_from_0_where_one_is_0(tmp_path):
                     "</annotation>")
     found = opened("voc", tmp_path)
     assert held(found)["000.png"] == [("dark", 0.0, 0.0, 10.0, 10.0)] and any("from 0" in note for note in found.notes)
+
+
+def test_difficult_objects_of_voc_are_left_out_and_counted(tmp_path):
+    boxed_pictures.voc(made(2), tmp_path)
+    file = tmp_path / "Annotations" / "000.xml"
+    file.write_text(file.read_text().replace("<object>", "<object><difficult>1</difficult>", 1))
+    found = opened("voc", tmp_path)
+    assert len(held(found)["000.png"]) == len(made(2)[0].boxes) - 1 and any("1 objects" in note for note in found.notes)
+
+
+def test_cvat_has_its_subsets_and_shapes_of_all_kinds(tmp_path):
+    pictures = made(6)
+    found = opened("cvat", boxed_pictures.cvat(pictures, tmp_path, ["Train"] * 4 + ["Validation", "Test"]))
+    assert found.names == ["Test", "Train", "Validation"] and held(found, "Train") == expected(pictures[:4])
+    shapes = ('<box label="a" xtl="20" ytl="20" xbr="40" ybr="30" rotation="90.0"/><polygon label="b" points="1,2;9,4.5;3,8"/>'
+              '<ellipse label="c" cx="50" cy="30" rx="10" ry="5"/><mask label="d" rle="1" left="60" top="20" width="8" height="4"/>'
+              '<points label="e" points="1,2"/>')
+    file = tmp_path / "annotations.xml"
+    file.write_text(f'<annotations><image id="0" name="000.png">{shapes}</image></annotations>')
+    found = opened("cvat", tmp_path)
+    assert held(found)["000.png"] == [("a", 25, 15, 35, 35), ("b", 1, 2, 9, 8), ("c", 40, 25, 60, 35), ("d", 60, 20, 68, 24)]
+    assert any("points (1)" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(("content", "what"), [
+    ('<!DOCTYPE a [<!ENTITY x "y">]><annotations/>', "document type"), ("<annotations><track id='0'/></annotations>", "CVAT for images"),
+    ("<annotations><meta></meta></annotations>", "holds no XML"), ("<other/>", "no export of CVAT"),
+    ("<annotations><image/></annotations>", "line 1: the image has no name"),
+    ("<annotations>\n<image name='000.png'>\n<box label='a' xtl='1'/></image></annotations>", "line 3: the box has no 'ytl'"),
+    ("<annotations><image name='000.png'><polygon label='a' points='1,2;x,3'/></image></annotations>", "a number of it is none")])
+def test_what_is_no_export_of_cvat(content, what, tmp_path):
+    boxed_pictures.cvat(made(1), tmp_path)
+    (tmp_path / "annotations.xml").write_text(content)
+    with pytest.raises(DataError, match=what):
+        opened("cvat", tmp_path / "annotations.xml")
+
+
+def test_shapes_of_labelme(tmp_path):
+    boxed_pictures.labelme(made(2), tmp_path)
+    file = tmp_path / "labels" / "000.json"
+    about = json.loads(file.read_text())
+    about["shapes"] = [{"label": "a", "points": [[1, 2], [9, 4.5], [3, 8]], "shape_type": "polygon"},
+                       {"label": "b", "points": [[50, 30], [53, 34]], "shape_type": "circle"},
+                       {"label": "c", "points": [[1, 2], [3, 4]], "shape_type": "line"}]
+    file.write_text(json.dumps(about))
+    found = opened("labelme", tmp_path)
+    assert held(found)["000.png"] == [("a", 1, 2, 9, 8), ("b", 45, 25, 55, 35)] and any("line (1)" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(("content", "what"), [
+    ('{"imagePath": "", "shapes": [', "no JSON of LabelMe"), ('{"shapes": 3, "imagePath": ""}', "no list `shapes`"),
+    ('{"imagePath": "000.png", "shapes": [3]}', "shape 1"),
+    ('{"imagePath": "000.png", "shapes": [{"points": [[1, 2], [3, 4]]}]}', "shape 1: its points"),
+    ('{"imagePath": "000.png", "shapes": [{"points": [[1, 2], [3, "x"], [1, 1]], "label": "a"}]}', "shape 1"),
+    ('{"imagePath": "000.png", "shapes": [{"points": [[1, 2], [3, 4]], "shape_type": "rectangle"}]}', "shape 1: has no 'label'")])
+def test_what_is_no_json_of_labelme(content, what, tmp_path):
+    boxed_pictures.labelme(made(2), tmp_path)
+    (tmp_path / "labels" / "000.json").write_text(content)
+    with pytest.raises(DataError, match=what):
+        opened("labelme", tmp_path)
 
 
 @pytest.mark.parametrize(("content", "what"), [

@@ -17,7 +17,7 @@ def drafted(path, **asked):
     return text, from_text(text, file="experiment.yaml").experiment
 
 
-@pytest.mark.parametrize("form", ["voc", "coco", "yolo", "table"])
+@pytest.mark.parametrize("form", ["voc", "coco", "yolo", "labelme", "cvat", "table"])
 def test_the_form_of_boxes_is_found(form, tmp_path):
     getattr(boxed_pictures, form)(made(24), tmp_path)
     text, experiment = drafted(tmp_path)

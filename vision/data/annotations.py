@@ -1,4 +1,5 @@
-"""Annotations beside images that are no classes: boxes as COCO, Pascal VOC, YOLO and tables have them. Imports no TensorFlow."""
+"""Annotations beside images that are no classes: boxes as COCO, Pascal VOC, YOLO, LabelMe, CVAT and tables have them. Imports no
+TensorFlow."""
 
 import re
 from collections.abc import Iterator
@@ -57,9 +58,13 @@ def boxes_in(path: Path) -> Form | None:
         start = _start(file)
         if (b'"annotations"' in start or b'"images"' in start) and (b'"bbox"' in start or file.stem.startswith("instances")):
             return Form("coco", path, f"boxes as COCO has them ({file.name})")
+        if b'"shapes"' in start and (b'"shape_type"' in start or b'"imagePath"' in start):
+            return Form("labelme", path, f"boxes as LabelMe has them ({file.name})")
     for file in some[".xml"][:OPENED]:
         if b"<bndbox>" in _start(file):
             return Form("voc", path, f"boxes as Pascal VOC has them ({file.name})")
+        if b"<annotations>" in _start(file) and re.search(rb"<(box|polygon|ellipse|mask) ", _start(file)):
+            return Form("cvat", path, f"boxes as CVAT has them ({file.name})")
     for file in [one for one in some[".txt"] if one.stem in images][:OPENED]:
         if _YOLO.match(_start(file)):
             return Form("yolo", path, f"boxes as YOLO has them ({file.name})")

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.base import figures
-from pipelines.data.source import ArraySource, Source
+from pipelines.data.source import ArraySource, Source, Tensors
 from pipelines.data.split import describe
 from pipelines.encoders import presets
 from pipelines.task.contract import Splits
@@ -84,3 +84,13 @@ class Detection(ImageTask):
             pictures = [figures.overlaid(image, boxes=boxes[classes >= 0], names=classes[classes >= 0])
                         for image, boxes, classes in zip(inputs.numpy(), targets["boxes"].numpy(), targets["classes"].numpy())]
             writer.images("inputs after augmentation", np.stack(pictures), step)
+
+    def show_epoch(self, model: keras.Model, writer: "Writer", step: int, *, examples: Tensors, inputs: Any, targets: Any) -> None:
+        """The boxes with a score of 0.5 and more: the thresholds are chosen at the end."""
+        if not self.drawing.due():
+            return
+        with self.drawing:
+            given = {name: value.numpy() for name, value in self.output.answer(lambda images: model(images, training=False), inputs).items()}
+            pictures = [figures.overlaid(image, boxes=boxes[scores >= 0.5], names=classes[scores >= 0.5])
+                        for image, boxes, classes, scores in zip(inputs.numpy(), given[BOXES], given[CLASSES], given["scores"])]
+            writer.images("boxes given", np.stack(pictures), step)

@@ -3,7 +3,6 @@
 Annotations of crowds are left out; of one that has no `bbox`, the box is that of its polygons.
 """
 
-import re
 from array import array
 from collections import defaultdict
 from collections.abc import Mapping
@@ -14,14 +13,11 @@ from typing import Any
 import numpy as np
 
 from pipelines.base.errors import DataError
-from pipelines.data.divide import ALIASES
 from pipelines.data.walk import PassedOver, files_below
 from vision.data.boxes.json_items import items
-from vision.data.boxes.pictures import Annotated, Picture
-from vision.data.files import images_below
+from vision.data.boxes.pictures import Annotated, Images, Picture, split_of
 
 START = 1 << 16  # bytes in which a file shows what it is
-_SPLIT = re.compile("(?:^|[^a-z])(" + "|".join(alias for names in ALIASES.values() for alias in names) + r")(?:[^a-z]|$)", re.IGNORECASE)
 _KEYS = (b'"images"', b'"annotations"', b'"categories"')
 
 
@@ -37,11 +33,11 @@ def read(root: Path) -> Annotated:
         raise DataError(f"{root}: holds no JSON with COCO's images and annotations")
     named = dict[str, Path]()
     for file in files:
-        name = _split(file, folder) if len(files) > 1 else "all"
+        name = split_of(file, folder) if len(files) > 1 else "all"
         if name in named:
             raise DataError(f"{file} and {named[name]} both seem to be split {name}; name one of them as data.path")
         named[name] = file
-    found, categories, images = Annotated({}), dict[int, str](), _Images(folder)
+    found, categories, images = Annotated({}), dict[int, str](), Images(folder)
     for name, file in named.items():
         found.splits[name] = _pictures(file, categories, images, found)
     found.classes = [categories[number] for number in sorted(categories)]
@@ -66,36 +62,6 @@ def looks_like(file: Path) -> bool:
     return sum(key in text for key in _KEYS) >= 2 or (b'"bbox"' in text and any(key in text for key in _KEYS))
 
 
-def _split(file: Path, folder: Path) -> str:
-    for name in reversed(file.relative_to(folder).with_suffix("").parts):
-        if match := _SPLIT.search(re.sub(r"\d+", " ", name)):
-            return match[1].lower()
-    return file.stem
-
-
-class _Images:
-    """Where the images of a folder are, by name, looked for once where they do not lie beside the file that names them."""
-
-    def __init__(self, folder: Path):
-        self.folder, self.by_name = folder, dict[str, list[Path]]()
-
-    def find(self, name: str, file: Path) -> Path:
-        """The image of a name; where there is none, the place beside the file."""
-        name = name.replace("\\", "/")
-        for place in (file.parent, self.folder, self.folder / "images", file.parent / "images"):
-            if (place / name).is_file():
-                return place / name
-        if not self.by_name:
-            by_name = defaultdict(list)
-            for image in images_below(self.folder, PassedOver()):
-                by_name[image.name].append(image)
-            self.by_name = by_name or {"": []}
-        there = self.by_name.get(name.rpartition("/")[2], [])
-        split = _split(file, self.folder) if file.is_relative_to(self.folder) else ""
-        ending = [image for image in there if image.as_posix().endswith("/" + name)] or there
-        return next((image for image in ending if any(split in part for part in image.parts)), ending[0] if ending else file.parent / name)
-
-
 @dataclass
 class _Rows:
     """The annotations of one image."""
@@ -105,7 +71,7 @@ class _Rows:
     numbers: array = field(default_factory=lambda: array("q"))
 
 
-def _pictures(file: Path, categories: dict[int, str], images: _Images, found: Annotated) -> list[Picture]:
+def _pictures(file: Path, categories: dict[int, str], images: Images, found: Annotated) -> list[Picture]:
     names, rows, own, crowds = dict[Any, str](), defaultdict[Any, _Rows](_Rows), dict[int, str](), 0
     for key, value in items(file):
         if key not in ("images", "annotations", "categories"):

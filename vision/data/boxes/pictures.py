@@ -3,12 +3,21 @@
 A box is left, top, right and bottom in pixels of the upright picture, from its upper left corner: the first pixel reaches from 0 to 1.
 """
 
+import os
+import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
+from pipelines.data.divide import ALIASES
+from pipelines.data.walk import PassedOver
+from vision.data.files import images_below
+
+NAMED = re.compile("|".join(alias for names in ALIASES.values() for alias in names) + "|trainval", re.IGNORECASE)  # folders and lists
+_SPLIT = re.compile("(?:^|[^a-z])(" + "|".join(alias for names in ALIASES.values() for alias in names) + r")(?:[^a-z]|$)", re.IGNORECASE)
 LEAST_INSIDE = 0.5  # share of a box that lies in its picture; of a smaller one the annotation is wrong
 
 
@@ -90,3 +99,43 @@ def copies(boxes: np.ndarray, labels: Sequence[str]) -> int:
 def by_stem(files: Iterable[Path]) -> Mapping[str, Path]:
     """Files by their names without ending."""
     return {file.stem: file for file in files}
+
+
+def split_of(file: Path, folder: Path) -> str:
+    """The split that the name of a file of annotations says, or of a folder that it lies in; else its own name."""
+    for name in reversed(file.relative_to(folder).with_suffix("").parts):
+        if match := _SPLIT.search(re.sub(r"\d+", " ", name)):
+            return match[1].lower()
+    return file.stem
+
+
+class Images:
+    """Where the images of a folder are, by name, looked for once where they do not lie beside the file that names them."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.by_name = folder, dict[str, list[Path]]()
+
+    def find(self, name: str, file: Path) -> Path:
+        """The image of a name; where there is none, the place beside the file."""
+        name = name.replace("\\", "/")
+        for place in (file.parent, self.folder, self.folder / "images", file.parent / "images"):
+            if (path := Path(os.path.normpath(place / name))).is_file():
+                return path
+        if not self.by_name:
+            by_name = defaultdict(list)
+            for image in images_below(self.folder, PassedOver()):
+                by_name[image.name].append(image)
+            self.by_name = by_name or {"": []}
+        there = self.by_name.get(name.rpartition("/")[2], [])
+        split = split_of(file, self.folder) if file.is_relative_to(self.folder) else ""
+        ending = [image for image in there if image.as_posix().endswith("/" + name)] or there
+        return next((image for image in ending if any(split in part for part in image.parts)), ending[0] if ending else file.parent / name)
+
+
+def by_folder(root: Path, pictures: list[Picture]) -> dict[str, list[Picture]]:
+    """By the first folder below `root` that is called like a split; in one piece where none is called train."""
+    splits = dict[str, list[Picture]]()
+    for picture in pictures:
+        inner = picture.file.relative_to(root).parts[:-1] if picture.file.is_relative_to(root) else ()
+        splits.setdefault(next((part for part in inner if NAMED.fullmatch(part)), "all"), []).append(picture)
+    return splits if "train" in {name.lower() for name in splits} or len(splits) == 1 else {"all": pictures}

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pipelines.base.errors import DataError
-from vision.data.boxes import coco, table, voc, yolo
+from vision.data.boxes import coco, cvat, labelme, table, voc, yolo
 from vision.data.boxes.pictures import Annotated
 from vision.settings import BoxData
 
@@ -14,6 +14,6 @@ def read(data: BoxData, root: Path) -> Annotated:
         raise DataError(f"{root} does not exist (data.path)")
     if data.source == "table":
         return table.read(root, data)
-    if data.source == "voc" and not root.is_dir():
-        raise DataError(f"{root}: source: voc takes the folder of the XML files and pictures")
-    return {"voc": voc.read, "coco": coco.read, "yolo": yolo.read}[data.source](root)
+    if data.source in ("voc", "labelme") and not root.is_dir():
+        raise DataError(f"{root}: source: {data.source} takes the folder of the annotations and pictures")
+    return {"voc": voc.read, "coco": coco.read, "yolo": yolo.read, "labelme": labelme.read, "cvat": cvat.read}[data.source](root)

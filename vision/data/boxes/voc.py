@@ -1,26 +1,22 @@
 """Pascal VOC: an XML file for each picture. Imports no TensorFlow.
 
-Pixels of VOC are counted from 1, both ends within the box. Where some coordinate of the data is 0, they are counted from 0.
+Objects that are called difficult are left out, as crowds of COCO are. Pixels of VOC are counted from 1, both ends within the box; where
+some coordinate of the data is 0, they are counted from 0.
 """
 
-import re
 from pathlib import Path
-from xml.parsers import expat
 
 import numpy as np
 
 from pipelines.base.errors import DataError
-from pipelines.base.inside import check_regular
-from pipelines.data.divide import ALIASES
 from pipelines.data.walk import PassedOver, files_below
-from vision.data.boxes.pictures import Annotated, Picture, by_stem
+from vision.data.boxes.pictures import NAMED, Annotated, Picture, by_folder, by_stem
+from vision.data.boxes.xml_files import Reader
 from vision.data.files import ENDINGS
 
 LARGEST = 8 << 20  # bytes of an annotation: some 30,000 boxes
-DEEPEST = 20
 CORNERS = ("xmin", "ymin", "xmax", "ymax")
 _OBJECT = ("annotation", "object")
-_NAMED = re.compile("|".join(alias for names in ALIASES.values() for alias in names) + "|trainval", re.IGNORECASE)
 
 
 def read(root: Path) -> Annotated:
@@ -37,9 +33,10 @@ def read(root: Path) -> Annotated:
             images[_key(file)] = file
     stems = by_stem(images.values())
     found, by_name, pictures = Annotated({}), dict[str, Picture](), list[Picture]()
+    difficult = 0
     for file in sorted(files):
         try:
-            names, rows, places = parse(file)
+            one = parse(file)
         except DataError as error:
             found.bad.append(str(error))
             continue
@@ -47,79 +44,60 @@ def read(root: Path) -> Annotated:
         if image is None:
             found.bad.append(f"{file}: there is no picture of the name {file.stem} below {root}")
             continue
-        by_name[file.stem] = Picture(image, np.array(rows), names, places, file)
+        by_name[file.stem] = Picture(image, np.array(one.rows), one.names, one.places, file)
+        difficult += one.difficult
         pictures.append(by_name[file.stem])
     if not pictures:
         raise DataError(f"{root}: none of {len(files):,} XML files is an annotation of Pascal VOC with its picture"
                         + (f": {found.bad[0]}" if found.bad else ""))
+    if difficult:
+        found.notes.append(f"{difficult:,} objects that are called difficult are left out.")
     _from_zero(pictures, found.notes)
-    found.splits = _listed(root, by_name, found) or _by_folder(root, pictures)
+    found.splits = _listed(root, by_name, found) or by_folder(root, pictures)
     return found
 
 
-def parse(file: Path) -> tuple[list[str], list[list[float]], list[str]]:
-    """(names, [left, top, right, bottom] as they are written, and the line of each object) of an annotation.
-
-    Raises:
-        DataError: no such XML, too large, or with a document type, whose entities could grow without bound.
-    """
-    check_regular(file)
-    if file.stat().st_size > LARGEST:
-        raise DataError(f"{file}: {file.stat().st_size:,} bytes are more than an annotation of one picture has")
-    try:
-        return _Reader(file).read(file.read_bytes())
-    except expat.ExpatError as error:
-        raise DataError(f"{file}: line {error.lineno}: no XML: {expat.errors.messages[error.code]}") from error
+def parse(file: Path) -> "_Objects":
+    """The objects of an annotation. Raises DataError as `Reader.read`, and for one without a name or a corner."""
+    found = _Objects(file)
+    found.read(LARGEST)
+    return found
 
 
-class _Reader:
-    """Collects the objects of one file."""
+class _Objects(Reader):
+    """Names, [left, top, right, bottom] as they are written, and the line of each object but for the `difficult` ones."""
 
     def __init__(self, file: Path):
-        self.file, self.path, self.text = file, list[str](), list[str]()
+        super().__init__(file)
         self.names, self.rows, self.places = list[str](), list[list[float]](), list[str]()
-        self.parser = expat.ParserCreate()
-        self.parser.StartDoctypeDeclHandler = self._refuse
-        self.parser.StartElementHandler, self.parser.EndElementHandler = self._begin, self._end
-        self.parser.CharacterDataHandler = self.text.append
-        self.values = dict[str, str]()
+        self.difficult, self.values = 0, dict[str, str]()
 
-    def read(self, content: bytes) -> tuple[list[str], list[list[float]], list[str]]:
-        self.parser.Parse(content, True)
-        return self.names, self.rows, self.places
-
-    def _refuse(self, *_: object) -> None:
-        raise DataError(f"{self.file}: line {self.parser.CurrentLineNumber}: a document type (<!DOCTYPE ...>) is not read, since its "
-                        "entities can grow without bound; remove it")
-
-    def _begin(self, name: str, _: dict[str, str]) -> None:
-        if len(self.path) >= DEEPEST:
-            raise DataError(f"{self.file}: line {self.parser.CurrentLineNumber}: elements lie deeper within one another than {DEEPEST}")
-        self.path.append(name)
-        self.text.clear()
+    def begin(self, attributes: dict[str, str]) -> None:
         if tuple(self.path) == _OBJECT:
-            self.values, self.line = {}, self.parser.CurrentLineNumber
+            self.values, self.began = {}, self.line
 
-    def _end(self, name: str) -> None:
+    def end(self) -> None:
+        inner = self.path[2:]
         if tuple(self.path) == _OBJECT:
             self._add()
-        elif self.path[:2] == list(_OBJECT) and (self.path[2:] == ["name"] or (self.path[2:3] == ["bndbox"] and len(self.path) == 4)):
-            self.values[name] = "".join(self.text).strip()
-        self.path.pop()
-        self.text.clear()
+        elif self.path[:2] == list(_OBJECT) and (inner in (["name"], ["difficult"]) or (inner[:1] == ["bndbox"] and len(inner) == 2)):
+            self.values[self.path[-1]] = "".join(self.text).strip()
 
     def _add(self) -> None:
+        if self.values.get("difficult") == "1":
+            self.difficult += 1
+            return
         missing = next((name for name in ("name", *CORNERS) if not self.values.get(name)), None)
         if missing:
-            raise DataError(f"{self.file}: line {self.line}: the object has no {missing}")
+            raise DataError(f"{self.file}: line {self.began}: the object has no {missing}")
         try:
             row = [float(self.values[name]) for name in CORNERS]
         except ValueError:
-            raise DataError(f"{self.file}: line {self.line}: the box has a corner that is no number: "
+            raise DataError(f"{self.file}: line {self.began}: the box has a corner that is no number: "
                             f"{', '.join(self.values[name][:20] for name in CORNERS)}") from None
         self.names.append(self.values["name"])
         self.rows.append(row)
-        self.places.append(f"line {self.line}")
+        self.places.append(f"line {self.began}")
 
 
 def _from_zero(pictures: list[Picture], notes: list[str]) -> None:
@@ -142,7 +120,7 @@ def _key(file: Path) -> str:
 def _listed(root: Path, pictures: dict[str, Picture], found: Annotated) -> dict[str, list[Picture]]:
     """The splits that ImageSets/Main lists; none where there is no such folder."""
     lists = {file.stem.lower(): file for folder in sorted(root.glob("**/ImageSets/Main")) for file in folder.glob("*.txt")
-             if _NAMED.fullmatch(file.stem)}
+             if NAMED.fullmatch(file.stem)}
     if {"train", "val"} <= lists.keys() or "trainval" not in lists:
         lists.pop("trainval", None)
     else:
@@ -154,13 +132,3 @@ def _listed(root: Path, pictures: dict[str, Picture], found: Annotated) -> dict[
         found.bad += [f"{file}: {stem} has no annotation that can be read, or no picture" for stem in absent]
         splits[name] = [pictures[stem] for stem in stems if stem in pictures]
     return splits
-
-
-def _by_folder(root: Path, pictures: list[Picture]) -> dict[str, list[Picture]]:
-    """By the folder directly below `root`, where it is called like a split; else in one piece."""
-    splits = dict[str, list[Picture]]()
-    for picture in pictures:
-        parts = picture.file.relative_to(root).parts
-        name = next((part for part in parts[:-1] if _NAMED.fullmatch(part)), "all")
-        splits.setdefault(name, []).append(picture)
-    return splits if "train" in {name.lower() for name in splits} or len(splits) == 1 else {"all": pictures}

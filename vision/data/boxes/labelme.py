@@ -1,0 +1,83 @@
+"""LabelMe's JSON: a file for each picture, with shapes in its pixels. Imports no TensorFlow.
+
+The box of a rectangle, a polygon or a mask is that of its points, the box of a circle that around it; points and lines have none.
+"""
+
+import json
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipelines.base.errors import DataError
+from pipelines.base.inside import check_regular
+from pipelines.data.walk import PassedOver, files_below
+from vision.data.boxes.pictures import Annotated, Images, Picture, by_folder
+
+LARGEST = 256 << 20  # bytes of a file, which may hold its picture, too
+START = 1 << 16  # bytes in which a file shows what it is
+AREAS = ("rectangle", "polygon", "circle", "mask")
+
+
+def read(root: Path) -> Annotated:
+    """All such files below a folder, each with its picture; splits are folders called so.
+
+    Raises:
+        DataError: there are none.
+    """
+    found, images, pictures, others = Annotated({}), Images(root), list[Picture](), Counter[str]()
+    for file in sorted(file for file in files_below(root, PassedOver()) if file.suffix.lower() == ".json" and looks_like(file)):
+        try:
+            pictures.append(_picture(file, images, found, others))
+        except (ValueError, RecursionError) as error:
+            found.bad.append(f"{file}: no JSON of LabelMe: {error}")
+    if not pictures:
+        raise DataError(f"{root}: holds no JSON of LabelMe with its picture" + (f": {found.bad[0]}" if found.bad else ""))
+    if others:
+        shapes = ", ".join(f"{name} ({count:,})" for name, count in others.most_common())
+        found.notes.append(f"Shapes without an area are left out: {shapes}.")
+    found.splits = by_folder(root, pictures)
+    return found
+
+
+def looks_like(file: Path) -> bool:
+    with file.open("rb") as opened:
+        start = opened.read(START)
+    return b'"shapes"' in start and (b'"shape_type"' in start or b'"imagePath"' in start)
+
+
+def _picture(file: Path, images: Images, found: Annotated, others: Counter[str]) -> Picture:
+    check_regular(file)
+    if file.stat().st_size > LARGEST:
+        raise ValueError(f"{file.stat().st_size:,} bytes are more than one has")
+    about = json.loads(file.read_bytes())
+    if not isinstance(about, dict) or not isinstance(about.get("shapes"), list):
+        raise ValueError("it has no list `shapes`")
+    boxes, labels, places = list[list[float]](), list[str](), list[str]()
+    for number, shape in enumerate(about["shapes"], 1):
+        try:
+            kind = str(shape.get("shape_type") or "polygon")
+            if kind not in AREAS:
+                others[kind] += 1
+                continue
+            boxes.append(_around(kind, shape["points"]))
+            labels.append(str(shape["label"]))
+            places.append(f"shape {number}")
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            found.bad.append(f"{file}: shape {number}: {'has no ' if isinstance(error, KeyError) else ''}{error}")
+            del boxes[len(places):], labels[len(places):]
+    name = str(about.get("imagePath") or file.with_suffix(".jpg").name)
+    return Picture(images.find(name, file), np.array(boxes), labels, places, file)
+
+
+def _around(kind: str, points: Any) -> list[float]:
+    """Left, top, right and bottom."""
+    values = np.asarray(points, np.float64)
+    if values.ndim != 2 or values.shape[1] != 2 or len(values) < (3 if kind == "polygon" else 2):
+        raise ValueError(f"its points are no points of a {kind}")
+    if kind == "circle":  # the middle, and a point on it
+        radius = math.dist(values[0], values[1])
+        return [*(values[0] - radius).tolist(), *(values[0] + radius).tolist()]
+    return [*values.min(0).tolist(), *values.max(0).tolist()]
