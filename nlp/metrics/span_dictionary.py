@@ -1,6 +1,7 @@
 """The baseline of tagging: the spans of train as a dictionary, the longest match first."""
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -14,7 +15,8 @@ Words = list[tuple[str, int, int]]  # each with its first character and the one 
 
 
 def fit(train: Source) -> Baseline:
-    """Words that are a span of train more often than not are one of its most frequent type, wherever they stand in a text."""
+    """Words that are a span of train more often than not are one of its most frequent type, wherever they stand in a text and in whatever
+    letters, small or capital."""
     kinds: defaultdict[tuple[str, ...], Counter[int]] = defaultdict(Counter)
     every = list(_read(train))
     for words, spans in every:
@@ -53,13 +55,14 @@ def fit(train: Source) -> Baseline:
     return Baseline("a dictionary of the spans of train", answers=answers)
 
 
-def _read(source: Source):
+def _read(source: Source) -> Iterator[tuple[Words, list[list[int]]]]:
+    """The words of each text in small letters, and its spans."""
     for start in range(0, len(source), BATCH):
         rows = source.gather(tf.range(start, min(start + BATCH, len(source)), dtype=tf.int64))
         words, starts, ends = (value.to_list() for value in placed_words(rows["text"]))
         for text, packed, own, begins, stops in zip(rows["text"].numpy(), rows["spans"].numpy(), words, starts, ends):
             place = {at: number for number, at in enumerate(_offsets(text))}
-            yield ([(word.decode("utf-8", "replace"), place[begin], place[stop]) for word, begin, stop in zip(own, begins, stops)],
+            yield ([(word.decode("utf-8", "replace").lower(), place[begin], place[stop]) for word, begin, stop in zip(own, begins, stops)],
                    np.frombuffer(packed, np.int32).reshape(-1, 3).tolist())
 
 

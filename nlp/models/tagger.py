@@ -64,13 +64,11 @@ class Unwindowed(keras.layers.Layer):
         place = tf.range(tf.shape(ids)[1])[None] - 1  # between the marks
         there = (place >= 0) & (place < inner[:, None])
         window = tf.where(there, place // each[:, None], 0)
-        batch = tf.shape(ids)[0]
+        begun = tf.range(tf.reduce_max(count)) < count[:, None]  # [batch, windows]
         if for_xla():  # windows without any token stand among the others
-            row = window * batch + tf.range(batch)[:, None]
-        else:
-            begun = tf.range(tf.reduce_max(count))[:, None] < count[None]
-            rank = tf.reshape(tf.cumsum(tf.cast(tf.reshape(begun, [-1]), tf.int32)) - 1, tf.shape(begun))
-            row = tf.gather(tf.transpose(rank), window, batch_dims=1)
+            begun = tf.ones_like(begun)
+        rank = tf.reshape(tf.cumsum(tf.cast(tf.reshape(begun, [-1]), tf.int32)) - 1, tf.shape(begun))
+        row = tf.gather(rank, window, batch_dims=1)
         time = tf.shape(vectors)[1]
         flat = tf.reshape(vectors, [-1, vectors.shape[-1]])
         found = tf.gather(flat, tf.where(there, row * time + place - window * each[:, None] + 1, 0))
