@@ -522,8 +522,8 @@ class TagEncoder(PretrainedModel):
 
     def problems(self) -> list[tuple[str, str]]:
         wrong = self.finetune is None or self.finetune.name == "frozen" or self.finetune.head != "new"
-        return super().problems() + ([("finetune", "a tagger trains its encoder under a new head: {name: whole, head: new}, or last, gradual "
-                                       "or lora")] if wrong else [])
+        return super().problems() + ([("finetune", "a tagger trains its encoder under a new head: {name: whole, head: new}, or last, "
+                                       "gradual or lora")] if wrong else [])
 
 
 class TagLoss(Section):

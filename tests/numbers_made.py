@@ -1,4 +1,6 @@
-"""Small data with numbers and spans to predict, made for tests: how bright a picture is, what a text costs, what it names, how high a tone."""
+"""Small data made for tests, with numbers to predict - how bright a picture is, what a text costs, how high a tone - and with
+things to find.
+"""
 
 from pathlib import Path
 

@@ -5,6 +5,7 @@ Tags of tokens are IOB1, IOB2 (BIO) or BILOU (also called BIOES, IOBES): which o
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -63,8 +64,8 @@ def sentences(path: Path, data: TagData) -> Iterator[Sentence]:
             continue
         current.lines.append(number)
         if len(columns) < 2 or not -len(columns) <= label < len(columns) or not columns[data.token_column:data.token_column + 1]:
-            current.wrong = current.wrong or (number, f"{len(columns)} column{'s' * (len(columns) > 1)}, {show(line[:40])}: a token and its "
-                                              "tag are wanted, with tabs or blanks between them (data.token_column, data.label_column)")
+            current.wrong = current.wrong or (number, f"{len(columns)} column{'s' * (len(columns) > 1)}, {show(line[:40])}: a token "
+                                              "and its tag are wanted, with tabs or blanks between (data.token_column, data.label_column)")
             continue
         token, tag = columns[data.token_column], columns[label]
         if not token or not tag:
@@ -134,8 +135,8 @@ def joined(tokens: Sequence[str], found: Sequence[Span]) -> tuple[str, list[Span
 
 
 def spans_of(stored: Any, text: str) -> list[Span]:
-    """The spans of a line of JSON: a list of [start, end, label] or {"start", "end", "label"}, in their order in the text and without blanks
-    around them. Raises DataError."""
+    """The spans of a line of JSON: a list of [start, end, label] or {"start", "end", "label"}, in their order in the text and without
+    blanks around them. Raises DataError."""
     if not isinstance(stored, list):
         raise DataError(f"{show(stored)} is no list of spans such as [0, 5, \"person\"]")
     found: list[Span] = []
@@ -154,10 +155,10 @@ def spans_of(stored: Any, text: str) -> list[Span]:
             raise DataError(f"span [{values[0]}, {values[1]}] {kind} holds blanks alone")
         found.append((start, end, kind.strip()))
     found.sort()
-    for first, second in zip(found, found[1:]):
+    for first, second in pairwise(found):
         if second[0] < first[1]:
-            raise DataError(f"spans [{first[0]}, {first[1]}] {first[2]} and [{second[0]}, {second[1]}] {second[2]} overlap; of each character "
-                            "one type can be told: leave one of them out")
+            raise DataError(f"spans [{first[0]}, {first[1]}] {first[2]} and [{second[0]}, {second[1]}] {second[2]} overlap; of each "
+                            "character one type can be told: leave one of them out")
     return found
 
 
@@ -202,7 +203,8 @@ def read_conll(files: dict[str, Path], data: TagData) -> tuple[dict[str, Rows], 
             groups.append(f"{one.path.name} {one.document}")
         documents = data.group_by is not None
         if documents and not any(one.document for one in part):
-            raise DataError(f"data.group_by: {data.group_by}: {files[name]} has no lines {DOCUMENT}, by which documents begin; leave it out")
+            raise DataError(f"data.group_by: {data.group_by}: {files[name]} has no lines {DOCUMENT}, by which documents "
+                            "begin; leave it out")
         found[name] = Rows(texts, labels, places.__getitem__, groups if documents else None, bad, _fingerprint(files[name], data))
     return found, f"tags are read as {scheme}"
 

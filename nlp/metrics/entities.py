@@ -25,16 +25,14 @@ def tags_of(spans: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
     touches = (starts[..., None] < spans[:, None, :, 1]) & (ends[..., None] > spans[:, None, :, 0])  # [batch, time, n]
     begins = touches & (starts[..., None] <= spans[:, None, :, 0])
     tag = 1 + 2 * spans[:, None, :, 2] + tf.cast(~begins, tf.int32)
-    some = tf.reduce_any(touches, -1)
-    first = tf.argmax(tf.cast(touches, tf.int32), -1, output_type=tf.int32) if spans.shape[1] != 0 else tf.zeros_like(starts)
-    width = tf.maximum(tf.shape(spans)[1], 1)
-    chosen = tf.reduce_sum(tf.where(tf.range(width)[:tf.shape(spans)[1]] == first[..., None], tag, 0), -1)
-    return tf.where(first_tokens(starts, ends), tf.where(some, chosen, 0), IGNORED)
+    first = touches & (tf.cumsum(tf.cast(touches, tf.int32), -1) == 1)
+    chosen = tf.reduce_sum(tf.where(first, tag, 0), -1)
+    return tf.where(first_tokens(starts, ends), chosen, IGNORED)
 
 
 def found(tags: tf.Tensor, chances: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> Tensors:
-    """The spans that tags say, in their order: "spans" [batch, time, 3] int32, both places 0 behind the last; "scores" [batch, time] float32,
-    the mean probability of their words' tags. A tag within a span, without one of its type before it, begins one.
+    """The spans that tags say, in their order: "spans" [batch, time, 3] int32, both places 0 behind the last; "scores" [batch, time]
+    float32, the mean probability of their words' tags. A tag within a span, without one of its type before it, begins one.
 
     Args:
         tags, chances: [batch, time] int32 and float32, of which those at first tokens count.

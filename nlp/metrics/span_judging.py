@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.data.source import Source
+from pipelines.outputs import classification_figures as figures
 from pipelines.task import intervals
 from pipelines.task.results import Judgement, worst_numbers
 
@@ -67,6 +68,7 @@ def judge(output: Any, given: np.ndarray, true: np.ndarray, source: Source) -> J
         "example": names, "entities": whole[:, 2].astype(int), "found": whole[:, 1].astype(int), "right": whole[:, 0].astype(int),
         "entity_f1": each})
     judgement.notes.append("A thing counts as found where its first and last character and its type are right.")
+    judgement.figures["confusion"] = figures.confusion(confusion(given, true, len(classes)), [*classes, "nothing"])
     worst = worst_numbers(output, {"spans": given}, {"spans": true}, settings.worst)
     numbers = [number for number, _ in worst]
     texts = _texts(source, numbers)
@@ -74,6 +76,20 @@ def judge(output: Any, given: np.ndarray, true: np.ndarray, source: Source) -> J
         {"number": number, "example": names[number], "entity_f1": score, "true": marked(text, _set(true[number]), classes),
          "found": marked(text, _set(given[number]), classes)} for (number, score), text in zip(worst, texts)]
     return judgement
+
+
+def confusion(given: np.ndarray, true: np.ndarray, classes: int) -> np.ndarray:
+    """How often spans of each type (rows) are found as each (columns), by the first span that has a character in common with them;
+    [classes + 1, classes + 1] int64, the last for nothing. Spans as `counts` takes them."""
+    table = np.zeros((classes + 1, classes + 1), np.int64)
+    for mine, theirs in zip(given, true):
+        found = _set(mine)
+        for start, end, kind in _set(theirs):
+            touching = min((one for one in found if one[0] < end and one[1] > start), default=None)
+            table[kind, classes if touching is None else touching[2]] += 1
+        for start, end, kind in found:
+            table[classes, kind] += not any(one[0] < end and one[1] > start for one in _set(theirs))
+    return table
 
 
 def marked(text: str, spans: set[Span], classes: list[str]) -> str:

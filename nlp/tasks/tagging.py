@@ -13,6 +13,7 @@ from nlp.metrics import entities, span_dictionary, span_judging
 from nlp.models import tagger
 from nlp.settings import TextTagging
 from nlp.tasks.texts import Texts
+from nlp.tokens.base import PAD
 from nlp.tokens.offsets import placed_tokens
 from nlp.tokens.shapes import shapes
 from pipelines.base.formatting import escaped
@@ -128,12 +129,13 @@ class Tags(Output):
     # ---- answers
 
     def answer(self, model: Callable[[Any], tf.Tensor], inputs: tf.Tensor) -> Tensors:
-        """The most probable tag of each token, [batch, time] int32, and its probability, float32."""
-        return _tagged(model(inputs))
+        """The most probable tag of each token, [batch, time] int32, and its probability, float32; 0 where there is padding."""
+        there = inputs[..., 0] != PAD
+        return {name: tf.where(there, value, tf.zeros([], value.dtype)) for name, value in _tagged(model(inputs)).items()}
 
     def respond(self, answers: Tensors) -> Tensors:
-        """labels and texts [batch, most] string, starts and ends [batch, most] int32, scores [batch, most] float32, and count [batch] int32;
-        0 and empty behind the last."""
+        """labels and texts [batch, most] string, starts and ends [batch, most] int32, scores [batch, most] float32, and count [batch]
+        int32; 0 and empty behind the last."""
         given = entities.found(answers["tags"], answers["chances"], answers["starts"], answers["ends"])
         count = tf.reduce_sum(tf.cast(given[SPANS][..., 1] > 0, tf.int32), 1)
         most = tf.maximum(tf.reduce_max(count), 1)

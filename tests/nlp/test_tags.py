@@ -159,3 +159,43 @@ def test_vectors_of_windows_come_back_to_their_tokens(size, monkeypatch):
         monkeypatch.setattr(f"{module}.for_xla", lambda: True)
     rows, _ = windows(ids)
     np.testing.assert_array_equal(back([tf.cast(rows, tf.float32)[..., None], ids])[..., 0], inner)
+
+
+def test_types_taken_for_each_other_are_counted():
+    true = np.array([[[0, 4, 0], [5, 9, 1], [12, 14, 1]]])
+    given = np.array([[[1, 4, 1], [5, 9, 1], [20, 22, 0]]])
+    assert span_judging.confusion(given, true, 2).tolist() == [[0, 1, 0], [0, 1, 1], [1, 0, 0]]
+    assert span_judging.marked("Anna Bern", {(5, 9, 1), (0, 4, 0)}, ["person", "place"]) == "[Anna person] [Bern place]"
+
+
+@pytest.mark.slow
+def test_answers_are_characters_of_the_text_as_sent(tmp_path):
+    """Whatever bytes a character has, alone and in a batch; a text without words has no spans."""
+    pytest.importorskip("keras_hub", reason="needs the extra `pretrained`: what it tests is not tested here")
+    from nlp.tasks.tagging import Tagging
+    from pipelines.config.load import from_text
+    from tests import numbers_made
+    from tests.encoders import tiny
+    from tests.test_contract import TAGS
+
+    settings = [*numbers_made.tagged(tmp_path), f"model.preset={tiny.bert(tmp_path / 'bert')}", "model.limit=10"]
+    task = Tagging(from_text(TAGS, settings, file="x").experiment)
+    task.facts = task.splits().facts
+    texts = ["  😀 Köln\u00a0à Bern, ok", "", "a" * 40 + " Bern", "\u200b", "Bern"]
+
+    def respond(rows):
+        examples = task.input.receive({"text": tf.constant([text.encode() for text in rows])})
+        starts, ends = examples["starts"], examples["ends"]
+        first = entities.first_tokens(starts, ends)
+        tags = tf.where(first & (ends - starts == 4), 1, 0)  # words of four letters are places
+        given = {"tags": tags, "chances": tf.ones(tf.shape(tags)), **task.passed_by(examples)}
+        return {name: value.numpy() for name, value in task.output.respond(given).items()}
+
+    for rows in (texts, *([text] for text in texts)):
+        found = respond(rows)
+        for row, text in enumerate(rows):
+            spans = [(text.find(word), text.find(word) + 4, word) for word in ("Köln", "Bern") if word in text and len(text) < 40]
+            count = found["count"][row]
+            given = zip(found["starts"][row], found["ends"][row], found["texts"][row], strict=True)
+            assert [(start, end, word.decode()) for start, end, word in given][:count] == spans
+            assert set(found["labels"][row, :count].tolist()) == ({b"place"} if spans else set())
