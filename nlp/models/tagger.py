@@ -41,8 +41,8 @@ class Shapes(keras.layers.Layer):
     [batch, time, 3 x SHAPES] float32 of 0 and 1."""
 
     def call(self, shapes):
-        there = tf.one_hot(shapes, SHAPES)
-        return tf.concat([there, tf.pad(there, [[0, 0], [1, 0], [0, 0]])[:, :-1], tf.pad(there, [[0, 0], [0, 1], [0, 0]])[:, 1:]], -1)
+        padded = tf.pad(shapes, [[0, 0], [1, 1]])
+        return tf.concat([tf.one_hot(ids, SHAPES) for ids in (shapes, padded[:, :-2], padded[:, 2:])], -1)
 
     def compute_output_spec(self, shapes):
         return keras.KerasTensor((*shapes.shape, 3 * SHAPES), "float32")
