@@ -1,4 +1,6 @@
-"""Small data with numbers to predict, made for tests: how bright a picture is, what a text costs, how high a tone."""
+"""Small data made for tests, with numbers to predict - how bright a picture is, what a text costs, how high a tone - and with
+things to find.
+"""
 
 from pathlib import Path
 
@@ -41,6 +43,20 @@ def pairs(folder: Path, count: int = 240) -> list[str]:
         lines.append(f"a {kind} {thing},{second},{3 * same + 2 * alike},{'same' if same else 'other'}")
     (folder / "pairs.csv").write_text("\n".join(lines) + "\n")
     return [f"data.path={folder / 'pairs.csv'}"]
+
+
+def tagged(folder: Path, count: int = 240) -> list[str]:
+    """CoNLL columns of offers that name a thing, of one or two words, and a place; the tags are BIO."""
+    draw = np.random.default_rng(0)
+    lines = []
+    for _ in range(count):
+        thing, kind = (draw.choice(list(names)) for names in (THINGS, KINDS))
+        town = draw.choice(["Bern", "Oslo", "Rome"])
+        tagged_ = [("a", "O"), (kind, "B-thing"), (thing, "I-thing")] if draw.random() < 0.5 else [("the", "O"), (thing, "B-thing")]
+        tagged_ += [("from", "O"), (town, "B-place"), (".", "O")] if draw.random() < 0.7 else [("please", "O")]
+        lines += [f"{word}\t{tag}" for word, tag in tagged_] + [""]
+    (folder / "tagged.conll").write_text("\n".join(lines))
+    return [f"data.path={folder / 'tagged.conll'}"]
 
 
 def tones(folder: Path, count: int = 120) -> list[str]:

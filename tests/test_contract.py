@@ -141,6 +141,12 @@ task: nlp.pair_regression
 data: {source: table, path: '', label_key: score, validation: 0.2, test: 0.2}
 model: {name: linear}
 """
+TAGS = """
+task: nlp.tagging
+data: {source: conll, path: '', validation: 0.2, test: 0.2}
+model: {name: pretrained, preset: '', limit: 24}
+train: {batch_size: 16}
+"""
 TUNED = "limit: 24, finetune: {name: whole, learning_rate: 0.001}"
 SOUND_NUMBERS = """
 task: speech.regression
@@ -204,6 +210,8 @@ CASES = {
     "nlp.pair_regression": Case(
         PAIR_NUMBERS, (f"model={{name: bi_encoder, preset: '', {TUNED}}}", "train.batch_size=16"), two_texts, tiny.bert,
         numbers_made.pairs),
+    "nlp.tagging": Case(TAGS, ("model.window=12", "train.learning_rate.peak=0.01", "train.epochs=3"), texts, tiny.bert,
+                        numbers_made.tagged),
     "recsys.ranking": Case(RANKING, (), lambda folder, splits: ['{"user": "3", "item": "5"}', '{"user": "nobody", "item": "7"}']),
     "recsys.ranking/factors": Case(FACTORS, (), lambda folder, splits: ['{"user": "3", "item": "5"}', '{"user": "nobody", "item": "7"}']),
     "recsys.retrieval": Case(RETRIEVAL, (), known_users),

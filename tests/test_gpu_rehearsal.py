@@ -58,6 +58,9 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
         "data.path=MADE/pairs.csv", "model={name: cross_encoder, preset: PRESET/bert, limit: 24, finetune: {name: whole}}")),
     "nlp.pair_classification/bi_encoder": (PAIRS, (
         "data.path=MADE/pairs.csv", "model={name: bi_encoder, preset: PRESET/bert, limit: 16, finetune: {name: whole}}")),
+    "nlp.tagging/pretrained": (test_contract.TAGS, ("data.path=MADE/tagged.conll", "model.preset=PRESET/bert")),
+    "nlp.tagging/pretrained windows": (test_contract.TAGS, (
+        "data.path=MADE/tagged.conll", "model.preset=PRESET/bert", "model.window=12")),
     "recsys.sequential/sasrec": ("recsys/quickstart", ("model={name: sasrec, length: 5, width: 4, taste: true}",)),
     "recsys.sequential/sasrec sampled": ("recsys/quickstart", ("model={name: sasrec, length: 5, width: 4}",
                                                                "loss={name: sampled, negatives: 8}")),
@@ -122,7 +125,8 @@ def rehearsed(tmp_path_factory) -> dict[str, dict]:
             encoder(folder / encoder.__name__)
     else:
         cases = {name: case for name, case in cases.items() if "PRESET" not in str(case)}
-    for make in (numbers_made.pictures, numbers_made.texts, numbers_made.pairs, numbers_made.tones):
+    for make in (numbers_made.pictures, numbers_made.texts, numbers_made.pairs, numbers_made.tagged,
+                 numbers_made.tones):
         make(folder)
     boxed_pictures.table(boxed_pictures.made(40), folder / "boxes")
     masked_pictures.write(folder / "masks", range(40))

@@ -44,3 +44,7 @@ class PairFacts(TextFacts):
     """Of nlp.pair_classification."""
 
     f1_threshold: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+
+
+class TagFacts(TokenFacts, ClassFacts):
+    """Of nlp.tagging: `classes` are the types, `class_counts` the things of each in train."""

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from nlp.data import quickstart
-from nlp.settings import SOURCES, Reject, TextData, text_keys
+from nlp.settings import SOURCES, Reject, TagData, TextData, text_keys
 from pipelines.base.errors import DataError
 from pipelines.config.messages import show
 from pipelines.data import folders, text_rows
@@ -97,10 +97,10 @@ def open_data(data: TextData, reject: Reject | None = None, *, elsewhere: bool =
         raise DataError(f"reject.splits: {pattern}: {place} has no such split beside {', '.join(sorted(names))}")
 
     def load(split: str) -> Source:
-        kept = _usable(read(split, True), data, opened, f"{place}: split {split}")
+        kept = usable(read(split, True), data, opened, f"{place}: split {split}")
         marked = [reject is not None and reject.label is not None and label == reject.label for label in kept.labels]
         if split in apart:
-            more = _usable(read(apart[split], False), data, opened, f"{place}: split {apart[split]}", labelled=False)
+            more = usable(read(apart[split], False), data, opened, f"{place}: split {apart[split]}", labelled=False)
             kept, own = _appended(kept, more), len(kept.labels)
             marked += [True] * (len(kept.labels) - own)
         return _with_numbers(kept) if numbers else _numbered(kept, marked, data, opened)
@@ -109,7 +109,7 @@ def open_data(data: TextData, reject: Reject | None = None, *, elsewhere: bool =
     return opened
 
 
-def _usable(rows: Rows, data: TextData, opened: Opened, place: str, *, labelled: bool = True) -> Rows:
+def usable(rows: Rows, data: TextData | TagData, opened: Opened, place: str, *, labelled: bool = True) -> Rows:
     """The rows without bad ones. Raises DataError for the first where data.on_bad_example is stop."""
     bad, keep = list(rows.bad), []
     tensor = isinstance(rows.texts, tf.Tensor)
@@ -141,7 +141,7 @@ def _usable(rows: Rows, data: TextData, opened: Opened, place: str, *, labelled:
                 None if rows.groups is None else [rows.groups[number] for number in keep], [], rows.fingerprint)
 
 
-def _wrong(text: Any, data: TextData) -> str | None:
+def _wrong(text: Any, data: TextData | TagData) -> str | None:
     """Why a text cannot be used; None where it can."""
     if not isinstance(text, (str, bytes)):
         return NO_TEXT if text is None else f"{show(text)} is not a text"
@@ -154,14 +154,14 @@ def _wrong(text: Any, data: TextData) -> str | None:
 
 def _appended(rows: Rows, more: Rows) -> Rows:
     own, others = len(rows.labels), len(more.labels)
-    texts = tf.concat([_tensor(rows.texts), _tensor(more.texts)], 0)
+    texts = tf.concat([tensor_of(rows.texts), tensor_of(more.texts)], 0)
     groups = None if rows.groups is None or more.groups is None else rows.groups + more.groups
     first, second = rows.places, more.places
     return Rows(texts, rows.labels + [None] * others, lambda number: first(number) if number < own else second(number - own), groups, [],
                 hashlib.sha256(f"{rows.fingerprint} {more.fingerprint}".encode()).hexdigest()[:16])
 
 
-def _tensor(texts: Any) -> tf.Tensor:
+def tensor_of(texts: Any) -> tf.Tensor:
     if isinstance(texts, tf.Tensor):
         return texts
     with tf.device("CPU:0"):
@@ -177,7 +177,7 @@ def _numbered(rows: Rows, marked: Sequence[bool], data: TextData, opened: Opened
     opened.classes.extend(class_names(list(seen - set(opened.classes))))
     numbers = {title: number for number, title in enumerate(opened.classes)}
     labels = None if many else np.array([OUTSIDE if outside else numbers[label] for label, outside in zip(rows.labels, marked)], np.int64)
-    source = Loaded(_tensor(rows.texts), {}, rows.places, fingerprint=rows.fingerprint, labels=labels,
+    source = Loaded(tensor_of(rows.texts), {}, rows.places, fingerprint=rows.fingerprint, labels=labels,
                     groups=None if rows.groups is None else np.array(rows.groups))
     if many:
         source.label_sets = [tuple(sorted({numbers[title] for title in label})) for label in rows.labels]
@@ -188,7 +188,7 @@ def _with_numbers(rows: Rows) -> Source:
     """Rows whose labels are tuples of numbers."""
     with tf.device("CPU:0"):
         targets = tf.constant(np.array(rows.labels, np.float32))
-    return Loaded(_tensor(rows.texts), {TARGET: targets}, rows.places, fingerprint=rows.fingerprint,
+    return Loaded(tensor_of(rows.texts), {TARGET: targets}, rows.places, fingerprint=rows.fingerprint,
                   groups=None if rows.groups is None else np.array(rows.groups))
 
 

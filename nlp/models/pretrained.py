@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from nlp.models.parts import PAD, Mask, MaxPool, MeanPool, logits
 from nlp.models.word_scores import WordScores, buckets_for
-from nlp.settings import PairEncoder, Pretrained
+from nlp.settings import PairEncoder, Pretrained, TagEncoder
 from nlp.tokens import preset as preset_tokens
 from nlp.tokens.base import Tokenizer
 from pipelines.base.errors import ConfigError
@@ -33,7 +33,7 @@ LAYERS, WINDOW, WORDS = 3, 128, 2  # of a frozen encoder: benchmarks/results/tex
 WORDS_FROM = 10  # texts of a class, on average, that classifiers of words need
 
 
-def learn(settings: Pretrained | PairEncoder) -> tuple[dict[str, Any], list[str]]:
+def learn(settings: Pretrained | PairEncoder | TagEncoder) -> tuple[dict[str, Any], list[str]]:
     """Reads the preset, but none of its weights.
 
     Returns:
@@ -72,11 +72,14 @@ def _has_windows(facts: dict[str, Any]) -> bool:
     return facts["pool"] == "mean" and facts["backbone"]["class"] in _BY_LAYER
 
 
-def pooling(settings: Pretrained | PairEncoder, facts: dict[str, Any], examples: int) -> dict[str, Any]:
+def pooling(settings: Pretrained | PairEncoder | TagEncoder, facts: dict[str, Any], examples: int) -> dict[str, Any]:
     """The facts `layers`, how many stand beside one another, and `window`, None where the encoder sees a text at once; of an encoder that
     is trained on so many examples. Pairs are compared by the last layer, of whole texts."""
-    if not isinstance(settings, Pretrained):
+    if isinstance(settings, PairEncoder):
         return {"layers": 1, "window": None}
+    if isinstance(settings, TagEncoder):
+        window = settings.window or facts["backbone"]["config"].get("max_sequence_length") or settings.limit
+        return {"layers": 1, "window": window if window < settings.limit else None}
     frozen = (settings.finetune or by_examples(examples)).name == "frozen" and _has_windows(facts)
     layers = settings.layers or (min(LAYERS, _layers_there(facts)) if frozen else 1)
     longest = facts["backbone"]["config"].get("max_sequence_length") or WINDOW
@@ -84,7 +87,7 @@ def pooling(settings: Pretrained | PairEncoder, facts: dict[str, Any], examples:
     return {"layers": layers, "window": window if window < settings.limit else None}
 
 
-def scoring(settings: Pretrained | PairEncoder, examples: int, classes: int, private: bool) -> dict[str, Any]:
+def scoring(settings: Pretrained | PairEncoder | TagEncoder, examples: int, classes: int, private: bool) -> dict[str, Any]:
     """The facts `words`, the longest run of tokens by which a text is scored beside the encoder, 0 for none, and `buckets`."""
     buckets = buckets_for(examples, classes)
     if settings.words and buckets is None:
@@ -159,7 +162,7 @@ def _accents(preset: Preset, tokenizer: Any) -> list[str]:
             "tokenizer.json"]
 
 
-def tokenizer(settings: Pretrained | PairEncoder, facts: dict[str, Any]) -> Tokenizer:
+def tokenizer(settings: Pretrained | PairEncoder | TagEncoder, facts: dict[str, Any]) -> Tokenizer:
     """The preset's tokenizer, from the facts."""
     return preset_tokens.make(facts["tokenizer"], settings.limit, html=settings.html)
 
@@ -172,7 +175,7 @@ def build(settings: Pretrained, *, facts: dict[str, Any], classes: int) -> keras
     return keras.Model(ids, head(features, classes, settings.dropout)(features(ids)), name="pretrained")
 
 
-def encoder(settings: Pretrained | PairEncoder, facts: dict[str, Any]) -> Any:
+def encoder(settings: Pretrained | PairEncoder | TagEncoder, facts: dict[str, Any]) -> Any:
     """The backbone, with the preset's weights where settings.weights says so."""
     backbone = load(find(settings.preset, domain="nlp")) if settings.weights == "preset" else rebuilt(hub().models, facts["backbone"])
     simplify(backbone)

@@ -1,0 +1,204 @@
+"""nlp.tagging: things named in a text, such as persons and places, each a span of its characters with a type."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from nlp.data.facts import TagFacts
+from nlp.data.tags import SPANS, load_tags
+from nlp.metrics import entities, span_dictionary, span_judging
+from nlp.models import tagger
+from nlp.settings import TextTagging
+from nlp.tasks.texts import Texts
+from nlp.tokens.base import PAD
+from nlp.tokens.offsets import placed_tokens
+from nlp.tokens.shapes import shapes
+from pipelines.base.formatting import escaped
+from pipelines.data.lengths import Lengths
+from pipelines.data.source import Source, Tensors
+from pipelines.task import intervals
+from pipelines.task.contract import Answers, Condensed, Features, Output, Splits, Task
+from pipelines.task.results import Baseline, Judgement
+
+if TYPE_CHECKING:
+    from pipelines.monitoring.tensorboard import Writer
+
+COUNT = "entities"  # the entry that counts the spans of an example
+
+
+class TaggedTexts(Texts):
+    """Inputs of the model are [batch, time, 2] int32, tokens and how their words are written. Examples have `starts` and `ends`,
+    [batch, time] int32, between which characters the word of each token lies, and `spans` [batch, n, 3] int32."""
+
+    experiment: TextTagging  # type: ignore[assignment]
+    offsets = True
+
+    @property
+    def lengths(self) -> Lengths:  # type: ignore[override]
+        return Lengths("length", most=self.experiment.limit, others={SPANS: COUNT})
+
+    def splits(self) -> Splits:
+        return load_tags(self.experiment, self.facts)
+
+    def receive(self, raw: Tensors) -> Tensors:
+        """As Texts; the texts pass by, as answers have parts of them."""
+        return {**super().receive(raw), "text": raw["text"]}
+
+    def _cut(self, raw: Tensors) -> Tensors:
+        texts = raw["text"]
+        ids, starts, ends = placed_tokens(self.tokenizer, texts, self.experiment.limit)
+        padded = self._padded(ids)
+        tokens = tf.stack([padded["tokens"], shapes(texts, starts, ends).to_tensor()], -1)
+        _, offsets = tf.strings.unicode_decode_with_offsets(texts, "UTF-8")
+        bytes_ = tf.cast(offsets, tf.int32).to_tensor(np.iinfo(np.int32).max)  # of each character
+        places = {name: tf.searchsorted(bytes_, value.to_tensor()) for name, value in (("starts", starts), ("ends", ends))}
+        # behind the last character there is none to search for
+        most = tf.cast(offsets.row_lengths(), tf.int32)[:, None]
+        return {"tokens": tokens, "length": padded["length"], **{name: tf.minimum(value, most) for name, value in places.items()}}
+
+    def _others(self, raw: Tensors) -> Tensors:
+        """Spans as numbers, with their count."""
+        rest = super()._others(raw)
+        if SPANS not in rest:
+            return rest
+        packed = rest.pop(SPANS)
+        count = tf.strings.length(packed) // 12
+        if packed.shape.rank == 0:
+            return {**rest, SPANS: tf.reshape(tf.io.decode_raw(packed, tf.int32), [-1, 3]), COUNT: count}
+        most = tf.maximum(tf.reduce_max(count), 1)
+        numbers = tf.io.decode_raw(packed, tf.int32, fixed_length=12 * most)
+        return {**rest, SPANS: tf.reshape(numbers, [tf.shape(packed)[0], most, 3]), COUNT: count}
+
+    def _warnings(self, texts: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        return super()._warnings(texts, ids[..., 0])
+
+
+class Tags(Output):
+    """Facts: `classes`, the types, and `class_counts`; settings: `loss` is a TagLoss.
+
+    Outputs of the model are logits of the tags of nlp.metrics.entities, [batch, time, tags]; targets are `spans` [batch, n, 3] int32, and
+    `starts` and `ends`, [batch, time] int32 each.
+    """
+
+    watch = ("entity_f1", "max")
+    answers = Answers(
+        {"labels": "type of each thing that was found, in their order in the text", "texts": "the characters of each",
+         "starts": "the first character of each, from 0, in the text as it was sent", "ends": "the character behind the last of each",
+         "scores": "mean probability of the words of each, 0 to 1", "count": "how many there are"},
+        ranked=("labels", "texts", "starts", "ends", "scores"), beside=("starts", "ends"))
+    experiment: TextTagging
+
+    @property
+    def classes(self) -> list[str]:
+        classes: list[str] = self.facts["classes"]
+        return classes
+
+    @property
+    def width(self) -> int:
+        """Tags that are told apart."""
+        return 1 + 2 * len(self.classes)
+
+    # ---- learning
+
+    def targets(self, examples: Tensors, changes: Tensors | None = None) -> Tensors:
+        return {name: examples[name] for name in (SPANS, "starts", "ends")} if SPANS in examples else {}
+
+    def loss(self, outputs: tf.Tensor, targets: Any, training: bool) -> tuple[tf.Tensor, tf.Tensor]:
+        """Cross-entropy of the words, and their number."""
+        logits = tf.cast(outputs, tf.float32)
+        tags = entities.tags_of(targets[SPANS], targets["starts"], targets["ends"])
+        counted = tf.cast(tags != entities.IGNORED, tf.float32)
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.maximum(tags, 0), logits)
+        smooth = self.experiment.loss.label_smoothing if training else 0.0
+        if smooth:
+            losses = (1.0 - smooth) * losses + smooth * (tf.reduce_logsumexp(logits, -1) - tf.reduce_mean(logits, -1))
+        return tf.reduce_sum(losses * counted, 1), tf.reduce_sum(counted, 1)
+
+    def scores(self, outputs: tf.Tensor, targets: Any) -> Tensors:
+        """entity_f1: of each example the spans found rightly, found and true."""
+        given = entities.found(**_tagged(outputs), starts=targets["starts"], ends=targets["ends"])
+        return {"entity_f1": entities.counts(given[SPANS], targets[SPANS])}
+
+    @property
+    def statistics(self) -> Mapping[str, intervals.Statistic]:
+        return {"entity_f1": span_judging.f1}
+
+    # ---- answers
+
+    def answer(self, model: Callable[[Any], tf.Tensor], inputs: tf.Tensor) -> Tensors:
+        """The most probable tag of each token, [batch, time] int32, and its probability, float32; 0 where there is padding."""
+        there = inputs[..., 0] != PAD
+        return {name: tf.where(there, value, tf.zeros([], value.dtype)) for name, value in _tagged(model(inputs)).items()}
+
+    def respond(self, answers: Tensors) -> Tensors:
+        """labels and texts [batch, most] string, starts and ends [batch, most] int32, scores [batch, most] float32, and count [batch]
+        int32; 0 and empty behind the last."""
+        given = entities.found(answers["tags"], answers["chances"], answers["starts"], answers["ends"])
+        count = tf.reduce_sum(tf.cast(given[SPANS][..., 1] > 0, tf.int32), 1)
+        most = tf.maximum(tf.reduce_max(count), 1)
+        spans, scores = given[SPANS][:, :most], given["scores"][:, :most]
+        starts, ends, kinds = tf.unstack(spans, axis=-1)
+        there = ends > 0
+        texts = tf.fill(tf.shape(starts), "")
+        if "text" in answers:
+            seen = tf.strings.substr(answers["text"], tf.zeros_like(count), tf.reduce_max(ends, 1), unit="UTF8_CHAR")
+            texts = tf.strings.substr(tf.repeat(seen[:, None], most, 1), starts, ends - starts, unit="UTF8_CHAR")
+        return {"labels": tf.where(there, tf.gather(tf.constant(self.classes), kinds), ""), "texts": texts, "starts": starts, "ends": ends,
+                "scores": scores, "count": count}
+
+    # ---- judging
+
+    def condense(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> Condensed:
+        """The spans that were found, and the true ones; a baseline gives them as they are."""
+        if SPANS in answers:
+            return answers, {SPANS: targets[SPANS]}
+        given = entities.found(*(tf.constant(answers[name]) for name in ("tags", "chances", "starts", "ends")))
+        most = max(int((given[SPANS][..., 1].numpy() > 0).sum(1).max(initial=0)), 1)
+        return {SPANS: given[SPANS][:, :most].numpy(), "scores": given["scores"][:, :most].numpy()}, {SPANS: targets[SPANS]}
+
+    def judge(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], source: Source) -> Judgement:
+        return span_judging.judge(self, answers[SPANS], targets[SPANS], source)
+
+    def each(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> np.ndarray:
+        """F1 of each text; one without spans, true or found, does not count."""
+        return span_judging.by_text(answers[SPANS], targets[SPANS])
+
+    def baseline(self, train: Source, features: Features) -> Baseline | None:
+        return span_dictionary.fit(train)
+
+
+class Tagging(Task):
+    """nlp.tagging. Facts: `classes`, `class_counts`, and those of an encoder."""
+
+    input_class = TaggedTexts
+    output_class = Tags
+    facts_schema = TagFacts
+    hub_name = "token-classification"
+    input: TaggedTexts
+    output: Tags
+    experiment: TextTagging
+
+    def facts_error(self) -> str | None:
+        missing = next((name for name in ("backbone", "tokenizer") if self.facts.get(name) is None), None)
+        return f"{missing}: field required" if missing else None
+
+    def passed_by(self, examples: Tensors) -> Tensors:
+        """Where texts are served, these, too."""
+        return {**super().passed_by(examples), **{name: examples[name] for name in ("text",) if name in examples}}
+
+    def model(self) -> keras.Model:
+        return tagger.build(self.experiment.model, facts=self.facts, classes=self.output.width)
+
+    def show(self, source: Source, writer: "Writer", step: int, *, inputs: Any = None, targets: Any = None, split: str = "train") -> None:
+        """Texts of the source, with their spans."""
+        numbers = (step * len(inputs) + np.arange(len(inputs))) % len(source)
+        lines = [escaped(line) for line in span_judging.marked_texts(source, numbers.tolist(), self.output.classes)]
+        writer.text("texts with their spans", "\n\n".join(lines), step)
+
+
+def _tagged(outputs: tf.Tensor) -> Tensors:
+    chances = tf.nn.softmax(tf.cast(outputs, tf.float32))
+    return {"tags": tf.argmax(chances, -1, tf.int32), "chances": tf.reduce_max(chances, -1)}
