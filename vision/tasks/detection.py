@@ -90,7 +90,8 @@ class Detection(ImageTask):
         if not self.drawing.due():
             return
         with self.drawing:
-            given = {name: value.numpy() for name, value in self.output.answer(lambda images: model(images, training=False), inputs).items()}
+            given = self.output.answer(lambda images: model(images, training=False), inputs)
             pictures = [figures.overlaid(image, boxes=boxes[scores >= 0.5], names=classes[scores >= 0.5])
-                        for image, boxes, classes, scores in zip(inputs.numpy(), given[BOXES], given[CLASSES], given["scores"])]
+                        for image, boxes, classes, scores in zip(
+                            *(one.numpy() for one in (inputs, given[BOXES], given[CLASSES], given["scores"])))]
             writer.images("boxes given", np.stack(pictures), step)
