@@ -134,7 +134,9 @@ def _convolution(width: int, size: int = 3, stride: int = 1, *, name: str) -> ke
 
 
 def _active(x: keras.KerasTensor, name: str) -> keras.KerasTensor:
-    return keras.layers.ReLU(name=f"{name}_relu")(FusedBatchNormalization(momentum=0.97, epsilon=1e-3, name=f"{name}_norm")(x))
+    """Norm and SiLU: by ReLU all features of a rare class may die while the first steps push every class down, and it is never found."""
+    norm = FusedBatchNormalization(momentum=0.97, epsilon=1e-3, name=f"{name}_norm")(x)
+    return keras.layers.Activation("silu", name=f"{name}_silu")(norm)
 
 
 def _unit(x: keras.KerasTensor, width: int, size: int = 3, stride: int = 1, *, name: str) -> keras.KerasTensor:
