@@ -504,7 +504,7 @@ class TagEncoder(PretrainedModel):
     """An encoder of KerasHub and a linear layer on the vector of each word's first token, beside how the word and its neighbours are
     written; needs the extra `pretrained`."""
 
-    name: Literal["pretrained"]
+    name: Literal["pretrained"] = setting(..., "an encoder of KerasHub, as yet the only kind of model")
     own_tokens: ClassVar[bool] = True
     layers: ClassVar[int | None] = 1
     words: ClassVar[int | None] = 0

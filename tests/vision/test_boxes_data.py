@@ -208,6 +208,20 @@ def test_coco_with_crowds_polygons_and_annotations_that_are_wrong(tmp_path):
     assert any("annotation 92: there is no category 77" in reason for reason in found.skipped)
 
 
+def test_numbers_of_coco_that_are_too_large_and_ids_that_are_texts(tmp_path):
+    pictures = made(2)
+    boxed_pictures.coco(pictures, tmp_path)
+    file = tmp_path / "instances_all.json"
+    content = json.loads(file.read_text())
+    content["annotations"] = [{**content["annotations"][0], "category_id": 10**30, "bbox": [1, 1, 5, 5]},
+                              *({**one, "id": f"box-{number}"} for number, one in enumerate(content["annotations"]))]
+    content["annotations"][-1]["id"] = 10**30
+    file.write_text(json.dumps(content))
+    with pytest.raises(DataError, match=f"there is no category {10**30}"):
+        opened("coco", tmp_path)
+    assert held(opened("coco", tmp_path, on_bad_example="skip", most_skipped=0.9)) == expected(pictures)
+
+
 def test_coco_splits_by_the_names_of_files(tmp_path):
     for name, count in (("train2017", 3), ("val2017", 2)):
         boxed_pictures.coco(made(count), tmp_path / "rest")

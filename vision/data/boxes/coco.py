@@ -18,6 +18,7 @@ from vision.data.boxes.json_items import items
 from vision.data.boxes.pictures import Annotated, Images, Picture, split_of
 
 START = 1 << 16  # bytes in which a file shows what it is
+MOST = 1 << 63  # of numbers that are kept
 _KEYS = (b'"images"', b'"annotations"', b'"categories"')
 
 
@@ -119,10 +120,12 @@ def _add(value: Mapping[str, Any], rows: Mapping[Any, _Rows]) -> None:
     if box is None or len(box) != 4:
         raise ValueError("has no bbox of four numbers: x, y, width, height")
     numbers, category = [float(number) for number in box], int(value["category_id"])
-    one = rows[value["image_id"]]
+    if not -MOST <= category < MOST:  # said before anything is kept
+        raise ValueError(f"there is no category {category}")
+    one, own = rows[value["image_id"]], value.get("id")
     one.boxes.extend(numbers)
     one.categories.append(category)
-    one.numbers.append(int(value.get("id", len(one.numbers))))
+    one.numbers.append(own if isinstance(own, int) and -MOST <= own < MOST else len(one.numbers))  # of other ids: the how manieth
 
 
 def _around(polygons: Any) -> list[float] | None:

@@ -3,7 +3,6 @@
 The box of a rectangle, a polygon or a mask is that of its points, the box of a circle that around it; points and lines have none.
 """
 
-import json
 import math
 from collections import Counter
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 
 from pipelines.base.errors import DataError
 from pipelines.base.inside import check_regular
+from pipelines.base.json_text import parse_json
 from pipelines.data.walk import PassedOver, files_below
 from vision.data.boxes.pictures import Annotated, Images, Picture, by_folder
 
@@ -31,7 +31,7 @@ def read(root: Path) -> Annotated:
     for file in sorted(file for file in files_below(root, PassedOver()) if file.suffix.lower() == ".json" and looks_like(file)):
         try:
             pictures.append(_picture(file, images, found, others))
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             found.bad.append(f"{file}: no JSON of LabelMe: {error}")
     if not pictures:
         raise DataError(f"{root}: holds no JSON of LabelMe with its picture" + (f": {found.bad[0]}" if found.bad else ""))
@@ -52,7 +52,7 @@ def _picture(file: Path, images: Images, found: Annotated, others: Counter[str])
     check_regular(file)
     if file.stat().st_size > LARGEST:
         raise ValueError(f"{file.stat().st_size:,} bytes are more than one has")
-    about = json.loads(file.read_bytes())
+    about = parse_json(file.read_bytes())
     if not isinstance(about, dict) or not isinstance(about.get("shapes"), list):
         raise ValueError("it has no list `shapes`")
     boxes, labels, places = list[list[float]](), list[str](), list[str]()
