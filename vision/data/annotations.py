@@ -11,12 +11,12 @@ from typing import NamedTuple
 from pipelines.base.errors import DataError
 from pipelines.data.dialect import TEXT, ending
 from pipelines.data.walk import PassedOver, files_below
-from vision.data.boxes import columns
+from vision.data.boxes import columns, cvat, labelme
+from vision.data.boxes.pictures import start_of
 from vision.data.files import ENDINGS
 
 LOOKED_AT = 5000  # files of a folder, at most
 OPENED = 20  # of each kind
-START = 1 << 16  # bytes of a file in which its form shows
 _YOLO = re.compile(rb"(?:\d+(?: +(?:0?\.\d+|0|1|1\.0+)){4,}\s*)+$")
 
 
@@ -55,25 +55,25 @@ def boxes_in(path: Path) -> Form | None:
         elif suffix in some:
             some[suffix].append(file)
     for file in some[".json"][:OPENED]:
-        start = _start(file)
+        start = start_of(file)
         if (b'"annotations"' in start or b'"images"' in start) and (b'"bbox"' in start or file.stem.startswith("instances")):
             return Form("coco", path, f"boxes as COCO has them ({file.name})")
-        if b'"shapes"' in start and (b'"shape_type"' in start or b'"imagePath"' in start):
+        if labelme.looks_like(start):
             return Form("labelme", path, f"boxes as LabelMe has them ({file.name})")
     for file in some[".xml"][:OPENED]:
-        if b"<bndbox>" in _start(file):
+        if b"<bndbox>" in start_of(file):
             return Form("voc", path, f"boxes as Pascal VOC has them ({file.name})")
-        if b"<annotations>" in _start(file) and re.search(rb"<(box|polygon|ellipse|mask) ", _start(file)):
+        if cvat.looks_like(start_of(file)):
             return Form("cvat", path, f"boxes as CVAT has them ({file.name})")
     for file in [one for one in some[".txt"] if one.stem in images][:OPENED]:
-        if _YOLO.match(_start(file)):
+        if _YOLO.match(start_of(file)):
             return Form("yolo", path, f"boxes as YOLO has them ({file.name})")
     return None
 
 
 def _has_boxes(table: Path) -> bool:
     """Whether the first line of a CSV or TSV names columns of boxes, or is one."""
-    first = _start(table).decode("utf-8", "replace").partition("\n")[0]
+    first = start_of(table).decode("utf-8", "replace").partition("\n")[0]
     try:
         return columns.bare(first) is not None or bool(columns.of([name.strip(' "\r') for name in re.split("[,;\t]", first)], table))
     except DataError:
@@ -82,11 +82,3 @@ def _has_boxes(table: Path) -> bool:
 
 def _files(path: Path) -> Iterator[Path]:
     return files_below(path, PassedOver()) if path.is_dir() else iter([path])
-
-
-def _start(file: Path) -> bytes:
-    try:
-        with file.open("rb") as opened:
-            return opened.read(START)
-    except OSError:
-        return b""

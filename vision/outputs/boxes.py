@@ -13,7 +13,7 @@ from pipelines.task.results import Baseline, Judgement, worst_numbers
 from vision.data import geometry
 from vision.data.boxes.open import BOXES, CLASSES, NONE
 from vision.models.detector import cells
-from vision.outputs import box_figures, box_files, box_loss
+from vision.outputs import answer_files, box_figures, box_loss
 from vision.outputs.box_metrics import MAIN, MATCH, Judged
 from vision.settings import ImageDetection
 
@@ -39,9 +39,9 @@ class Boxes(Output):
         return Answers({"boxes": "left, top, right and bottom of each, in pixels of the picture as it was sent, upright",
                         "labels": "of each", "scores": "of each, 0 to 1", "count": "how many there are"},
                        ranked=("boxes", "labels", "scores"), kinds={"boxes": "boxes"}, beside=("sent", "place"),
-                       formats={"coco": AnswerFormat(partial(box_files.coco, classes=classes), alone=True),
-                                "yolo": AnswerFormat(partial(box_files.yolo, classes=classes))},
-                       draw=partial(box_files.drawn, classes=classes))
+                       formats={"coco": AnswerFormat(partial(answer_files.coco, classes=classes), alone=True),
+                                "yolo": AnswerFormat(partial(answer_files.yolo, classes=classes))},
+                       draw=partial(answer_files.drawn_boxes, classes=classes))
 
     @property
     def classes(self) -> list[str]:

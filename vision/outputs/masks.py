@@ -1,8 +1,6 @@
 """A class for each pixel: loss, mIoU, judgement, and the answer as a mask of the picture as it was sent."""
 
-import io
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,8 +14,7 @@ from pipelines.task.results import Baseline, Judgement, worst_examples
 from vision.data import geometry
 from vision.data.masks.open import MASK
 from vision.data.masks.values import VOID
-from vision.outputs import mask_baseline, mask_figures, mask_metrics
-from vision.outputs.box_files import picture
+from vision.outputs import answer_files, mask_baseline, mask_figures, mask_metrics
 from vision.settings import ImageSegmentation
 
 CONFUSION = "confusion"  # pixels of each true class (rows) that are given each class, of an example
@@ -45,7 +42,7 @@ class Masks(Output):
                         "shares": f"share of the pixels of each class: {', '.join(self.facts.get('classes', ()))}",
                         "confidence": "mean probability of the class given, over the pixels"},
                        details=("shares",), kinds={"mask": ".png", "overlay": "mask"}, beside=("sent", "place"),
-                       formats={"png": AnswerFormat(mask_files)}, draw=mask_drawn)
+                       formats={"png": AnswerFormat(answer_files.masks)}, draw=answer_files.drawn_mask)
 
     @property
     def classes(self) -> list[str]:
@@ -182,21 +179,3 @@ def _counted(targets: tf.Tensor, classes: int) -> tuple[tf.Tensor, tf.Tensor]:
     numbers = tf.cast(targets, tf.int32)
     known = numbers < classes
     return tf.cast(known, tf.float32), tf.where(known, numbers, 0)
-
-
-def mask_files(answers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[tuple[str, bytes]]:
-    """The mask of each picture as a PNG file of its name."""
-    for name, values in answers:
-        yield f"{Path(name).stem}.png", values["mask"]
-
-
-def mask_drawn(name: str, values: Mapping[str, Any]) -> bytes:
-    """The picture upright, under its mask in colours, as a PNG file."""
-    from PIL import Image
-
-    below = Image.fromarray(picture(name)).convert("RGBA")
-    with Image.open(io.BytesIO(values["overlay"])) as overlay:
-        both = Image.alpha_composite(below, overlay.convert("RGBA")).convert("RGB")
-    written = io.BytesIO()
-    both.save(written, "PNG")
-    return written.getvalue()

@@ -12,11 +12,10 @@ import numpy as np
 
 from pipelines.base.errors import DataError
 from pipelines.data.walk import PassedOver, files_below
-from vision.data.boxes.pictures import Annotated, Images, Picture, by_folder
+from vision.data.boxes.pictures import Annotated, Images, Picture, by_folder, start_of
 from vision.data.boxes.xml_files import Reader
 
 LARGEST = 2 << 30  # bytes, read piece by piece
-START = 1 << 16  # bytes in which a file shows what it is
 WITHOUT_AREA = ("polyline", "points", "tag", "skeleton", "cuboid")
 
 
@@ -28,7 +27,7 @@ def read(root: Path) -> Annotated:
     """
     folder = root if root.is_dir() else root.parent
     files = [root] if root.is_file() else sorted(
-        file for file in files_below(root, PassedOver()) if file.suffix.lower() == ".xml" and looks_like(file))
+        file for file in files_below(root, PassedOver()) if file.suffix.lower() == ".xml" and looks_like(start_of(file)))
     found, images, pictures, others, subsets = Annotated({}), Images(folder), list[Picture](), Counter[str](), dict[str, list[Picture]]()
     for file in files:
         reader = _Shapes(file, found.bad, others)
@@ -45,9 +44,8 @@ def read(root: Path) -> Annotated:
     return found
 
 
-def looks_like(file: Path) -> bool:
-    with file.open("rb") as opened:
-        start = opened.read(START)
+def looks_like(start: bytes) -> bool:
+    """Whether a file that begins so is one."""
     return b"<annotations>" in start and (b"<image " in start or b"<track " in start or b"<meta>" in start)
 
 

@@ -14,10 +14,9 @@ from pipelines.base.errors import DataError
 from pipelines.base.inside import check_regular
 from pipelines.base.json_text import parse_json
 from pipelines.data.walk import PassedOver, files_below
-from vision.data.boxes.pictures import Annotated, Images, Picture, by_folder
+from vision.data.boxes.pictures import Annotated, Images, Picture, by_folder, start_of
 
 LARGEST = 256 << 20  # bytes of a file, which may hold its picture, too
-START = 1 << 16  # bytes in which a file shows what it is
 AREAS = ("rectangle", "polygon", "circle", "mask")
 
 
@@ -28,7 +27,7 @@ def read(root: Path) -> Annotated:
         DataError: there are none.
     """
     found, images, pictures, others = Annotated({}), Images(root), list[Picture](), Counter[str]()
-    for file in sorted(file for file in files_below(root, PassedOver()) if file.suffix.lower() == ".json" and looks_like(file)):
+    for file in sorted(file for file in files_below(root, PassedOver()) if file.suffix.lower() == ".json" and looks_like(start_of(file))):
         try:
             pictures.append(_picture(file, images, found, others))
         except ValueError as error:
@@ -42,9 +41,8 @@ def read(root: Path) -> Annotated:
     return found
 
 
-def looks_like(file: Path) -> bool:
-    with file.open("rb") as opened:
-        start = opened.read(START)
+def looks_like(start: bytes) -> bool:
+    """Whether a file that begins so is one."""
     return b'"shapes"' in start and (b'"shape_type"' in start or b'"imagePath"' in start)
 
 

@@ -16,8 +16,10 @@ from pipelines.data.divide import ALIASES
 from pipelines.data.walk import PassedOver
 from vision.data.files import images_below
 
-NAMED = re.compile("|".join(alias for names in ALIASES.values() for alias in names) + "|trainval", re.IGNORECASE)  # folders and lists
-_SPLIT = re.compile("(?:^|[^a-z])(" + "|".join(alias for names in ALIASES.values() for alias in names) + r")(?:[^a-z]|$)", re.IGNORECASE)
+_ALIASES = "|".join(alias for names in ALIASES.values() for alias in names)
+NAMED = re.compile(_ALIASES + "|trainval", re.IGNORECASE)  # folders and lists that are called like a split
+_SPLIT = re.compile(f"(?:^|[^a-z])({_ALIASES})(?:[^a-z]|$)", re.IGNORECASE)  # within a name
+START = 1 << 16  # bytes of a file in which its form shows
 LEAST_INSIDE = 0.5  # share of a box that lies in its picture; of a smaller one the annotation is wrong
 
 
@@ -94,6 +96,15 @@ def written(box: Iterable[float]) -> str:
 def copies(boxes: np.ndarray, labels: Sequence[str]) -> int:
     """How many boxes are there more than once with the same label."""
     return len(boxes) - len({(*box, label) for box, label in zip(boxes.tolist(), labels)})
+
+
+def start_of(file: Path) -> bytes:
+    """The bytes of a file in which its form shows; none of one that cannot be read."""
+    try:
+        with file.open("rb") as opened:
+            return opened.read(START)
+    except OSError:
+        return b""
 
 
 def by_stem(files: Iterable[Path]) -> Mapping[str, Path]:

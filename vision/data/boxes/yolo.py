@@ -1,7 +1,6 @@
 """YOLO's text files: one for each picture, with a line `class x y width height` for each box, or `class x y x y x y ...` for a polygon,
 whose box counts; x and y are of the middle, all in shares of the picture. Imports no TensorFlow."""
 
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,11 @@ import yaml
 from pipelines.base.errors import DataError
 from pipelines.data.divide import ALIASES
 from pipelines.data.walk import PassedOver
-from vision.data.boxes.pictures import Annotated, Picture
+from vision.data.boxes.pictures import NAMED, Annotated, Picture
 from vision.data.files import images_below
 
 LARGEST = 32 << 20  # bytes of one picture's file
 LARGEST_YAML = 1 << 20
-_SPLIT = re.compile("|".join(alias for names in ALIASES.values() for alias in names), re.IGNORECASE)
 
 
 def read(root: Path) -> Annotated:
@@ -103,7 +101,7 @@ def _by_folder(folder: Path) -> dict[str, list[Path]]:
     parts = dict[str, list[Path]]()
     images = images_below(folder, PassedOver())
     for image in images:
-        name = next((part.lower() for part in image.relative_to(folder).parts[:-1] if _SPLIT.fullmatch(part)), "all")
+        name = next((part.lower() for part in image.relative_to(folder).parts[:-1] if NAMED.fullmatch(part)), "all")
         parts.setdefault(name, []).append(image)
     return parts if any(name in parts for name in ALIASES["train"]) else {"all": images}
 

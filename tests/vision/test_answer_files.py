@@ -10,7 +10,7 @@ from PIL import Image
 
 from tests.vision.boxed_pictures import NAMES, draw, made
 from vision.data.boxes import coco, yolo
-from vision.outputs import box_files
+from vision.outputs import answer_files
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def answered(tmp_path):
 
 def test_coco(answered):
     folder, answers, pictures = answered
-    ((_, content),) = box_files.coco(answers, NAMES)
+    ((_, content),) = answer_files.coco(answers, NAMES)
     (folder / "instances_all.json").write_bytes(content)
     written = json.loads(content)
     assert [image["id"] for image in written["images"]] == [0, 1, 2, 3, 4]  # their names are numbers
@@ -40,7 +40,7 @@ def test_coco(answered):
 def test_yolo(answered):
     folder, answers, pictures = answered
     (folder / "labels").mkdir()
-    for name, content in box_files.yolo(answers, NAMES):
+    for name, content in answer_files.yolo(answers, NAMES):
         (folder / ("labels" if name != "classes.txt" else "") / name).write_bytes(
             content if name == "classes.txt" else _without_scores(content))
     assert (folder / "labels" / "004.txt").read_bytes() == b""  # looked at, and nothing there
@@ -67,7 +67,7 @@ def test_boxes_are_drawn_in_the_picture_upright(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # to be turned to the right
     Image.new("RGB", (80, 40), "white").save(file, exif=exif)
-    image = Image.open(io.BytesIO(box_files.drawn(str(file), {"boxes": [[5, 20, 30, 60]], "labels": ["dark"], "scores": [0.5]}, NAMES)))
+    image = Image.open(io.BytesIO(answer_files.drawn_boxes(str(file), {"boxes": [[5, 20, 30, 60]], "labels": ["dark"], "scores": [0.5]}, NAMES)))
     pixels = np.asarray(image.convert("RGB")).astype(int)
     assert image.size == (40, 80) and image.format == "PNG"
     colour = pixels[59, 10]

@@ -1,4 +1,4 @@
-"""Boxes that were found, as files that other programs read: COCO's JSON, YOLO's txt files, and pictures with the boxes drawn in them."""
+"""Boxes and masks that were found, as files that other programs read (COCO's JSON, YOLO's txt files, PNG), and drawn in their pictures."""
 
 import io
 import json
@@ -48,7 +48,7 @@ def yolo(answers: Answered, classes: Sequence[str]) -> Iterator[tuple[str, bytes
         yield f"{Path(name).stem}.txt", "".join(lines).encode()
 
 
-def drawn(name: str, values: Mapping[str, Any], classes: Sequence[str]) -> bytes:
+def drawn_boxes(name: str, values: Mapping[str, Any], classes: Sequence[str]) -> bytes:
     """The picture upright, with its boxes, their classes and scores, as a PNG file."""
     from PIL import Image, ImageDraw, ImageFont
 
@@ -65,6 +65,25 @@ def drawn(name: str, values: Mapping[str, Any], classes: Sequence[str]) -> bytes
         x, y = max(0, min(left, image.width - wide)), top - tall if top >= tall else top
         draw.rectangle((x, y, x + wide, y + tall), fill=colour)
         draw.text((x + 2, y + 1), text, font=font, fill="white" if np.dot(colour, (0.3, 0.59, 0.11)) < 150 else "black")
+    return _png(image)
+
+
+def masks(answers: Answered) -> Iterator[tuple[str, bytes]]:
+    """The mask of each picture as a PNG file of its name."""
+    for name, values in answers:
+        yield f"{Path(name).stem}.png", values["mask"]
+
+
+def drawn_mask(name: str, values: Mapping[str, Any]) -> bytes:
+    """The picture upright, under its mask in colours, as a PNG file."""
+    from PIL import Image
+
+    below = Image.fromarray(picture(name)).convert("RGBA")
+    with Image.open(io.BytesIO(values["overlay"])) as overlay:
+        return _png(Image.alpha_composite(below, overlay.convert("RGBA")).convert("RGB"))
+
+
+def _png(image: Any) -> bytes:
     written = io.BytesIO()
     image.save(written, "PNG")
     return written.getvalue()
