@@ -85,7 +85,8 @@ class FileSource(Source):
         if self._fingerprint is None:
             digest = hashlib.sha256(fingerprint.of_files(self._all(), self._root or None).encode())
             for name, value in sorted(self.fields.items()):
-                digest.update(name.encode() + np.ascontiguousarray(value).tobytes())
+                content = value.tolist() if value.dtype == object else [np.ascontiguousarray(value).tobytes()]  # an array of bytes
+                digest.update(name.encode() + b"".join(content))
             self._fingerprint = digest.hexdigest()[:16]
         return self._fingerprint
 

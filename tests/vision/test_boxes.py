@@ -62,7 +62,7 @@ def test_a_detector_that_knows_has_next_to_no_loss_and_its_own_places_learn_each
     assert learns.sum() >= 10 and not learns[~(inside[0] | inside[1])].any()
     assert (found.class_number.numpy()[0][learns] == np.where(inside[0][learns], 0, 1)).all()
     wrong = tf.constant(outputs_for(BOXES, [1, 0], 2))
-    good, bad = (float(box_loss.losses(one, boxes, classes, WHERE, most=5, weight=2.0)[0]) for one in (outputs, wrong))
+    good, bad = (float(box_loss.losses(one, boxes, classes, WHERE, most=5, weight=2.0)[0][0]) for one in (outputs, wrong))
     assert bad > 2 * good
 
 
@@ -76,8 +76,8 @@ def test_a_box_that_no_place_lies_in_is_learned_by_the_next_one():
 def test_padding_and_the_other_pictures_of_a_batch_change_no_loss():
     raw = tf.constant(np.random.default_rng(0).normal(size=(2, len(WHERE.middles), 6)).astype(np.float32))
     boxes, classes = tf.constant(np.stack([BOXES, BOXES + 2])), tf.constant([[0, 1], [1, 1]])
-    whole = box_loss.losses(raw, boxes, classes, WHERE, most=10, weight=2.0)
-    wide = box_loss.losses(raw[:1], tf.pad(boxes[:1], [[0, 0], [0, 7], [0, 0]]), tf.pad(classes[:1], [[0, 0], [0, 7]], constant_values=-1),
+    whole, _ = box_loss.losses(raw, boxes, classes, WHERE, most=10, weight=2.0)
+    wide, _ = box_loss.losses(raw[:1], tf.pad(boxes[:1], [[0, 0], [0, 7], [0, 0]]), tf.pad(classes[:1], [[0, 0], [0, 7]], constant_values=-1),
                            WHERE, most=10, weight=2.0)
     np.testing.assert_allclose(whole[:1], wide, rtol=1e-5)
 
@@ -87,7 +87,7 @@ def test_the_gradient_is_finite_where_nothing_is_there(last):
     raw = tf.zeros([1, len(WHERE.middles), 7])
     with tf.GradientTape() as tape:
         tape.watch(raw)
-        loss = box_loss.losses(last(raw), tf.zeros([1, 3, 4]), tf.fill([1, 3], -1), WHERE, most=10, weight=2.0)
+        loss, _ = box_loss.losses(last(raw), tf.zeros([1, 3, 4]), tf.fill([1, 3], -1), WHERE, most=10, weight=2.0)
     assert np.isfinite(tape.gradient(loss, raw).numpy()).all() and float(loss[0]) > 0
 
 

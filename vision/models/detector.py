@@ -5,6 +5,9 @@ arXiv:1904.01355); norms and last layers are each level's own (Tan et al. 2020, 
 Every detector takes [batch, height, width, channels] float32 images, 0..255, and gives [batch, places, 4 + classes] float32: of each place,
 the middles of the cells of all levels, finest first and row by row, the left, top, right and bottom of a box in pixels of the image, and
 the logits of the classes. How a network's own numbers become boxes is its last layer's, and nobody else's.
+
+With a `MaskHead` it gives these as `places`, and of each place `controls` [batch, places, numbers] float32, the weights of the small
+network that draws a thing's mask from `features` [batch, rows, columns, mask_width] float32 (vision.outputs.mask_network).
 """
 
 import math
@@ -19,7 +22,7 @@ from pipelines.base.errors import ConfigError
 from pipelines.training.batch_norm import FusedBatchNormalization
 from vision.models.layers import pixels
 from vision.models.pretrained import stages
-from vision.settings import Detector, PretrainedDetector, SmallDetector
+from vision.settings import Detector, MaskHead, PretrainedDetector, SmallDetector
 
 STRIDES = (8, 16, 32)  # pixels between neighbouring places of each level
 RARE = 0.01  # probability of each class at a place before anything is learned (Lin et al. 2017, arXiv:1708.02002)
@@ -36,7 +39,7 @@ def small(settings: SmallDetector, *, image_size: tuple[int, int], channels: int
         x = _unit(x, width, stride=2, name=f"stage{stage}_down")
         x = keras.layers.Add(name=f"stage{stage}_add")([x, _unit(x, width, name=f"stage{stage}_conv")]) if stage > 1 else x
         levels.append(x)
-    features = keras.Model(images, levels[-3:], name="features")
+    features = keras.Model(images, levels[-len(_levels(settings)):], name="features")
     return _detector(features, settings, classes, "small")
 
 
@@ -44,8 +47,14 @@ def pretrained(settings: PretrainedDetector, *, image_size: tuple[int, int], cha
                facts: dict[str, Any]) -> keras.Model:
     """An encoder of KerasHub. Raises ConfigError where it has no stages of these sizes."""
     check_size(image_size)
-    features = stages(settings, image_size=image_size, channels=channels, facts=facts, levels=("P3", "P4", "P5"))
+    features = stages(settings, image_size=image_size, channels=channels, facts=facts, levels=_levels(settings))
     return _detector(features, settings, classes, "pretrained")
+
+
+def _levels(settings: Detector) -> tuple[str, ...]:
+    """The stages of an encoder that are seen, as KerasHub calls them: the strides, before them that from which masks are drawn."""
+    finest = ("P2",) if isinstance(settings, MaskHead) and settings.mask_stride < STRIDES[0] else ()
+    return (*finest, "P3", "P4", "P5")
 
 
 def check_size(image_size: tuple[int, int]) -> None:
@@ -93,10 +102,13 @@ class DistancesToSides(keras.layers.Layer):
 
 def _detector(features: keras.Model, settings: Detector, classes: int, name: str) -> keras.Model:
     inputs = [keras.Input(level.shape[1:], dtype=level.dtype, name=f"level{number}") for number, level in enumerate(features.outputs)]
-    head = keras.Model(inputs, _towers(_pyramid(inputs, settings.width), settings, classes), name="head")
+    levels = _pyramid(inputs, settings.width)
+    towers = _towers(levels[-len(STRIDES):], settings, classes)
+    masks = {"features": _mask_features(levels[0], settings)} if isinstance(settings, MaskHead) else {}
+    head = keras.Model(inputs, {**towers, **masks} if masks else towers["places"], name="head")
     images = features.inputs[0]
-    boxes = DistancesToSides((images.shape[1], images.shape[2]), dtype="float32", name="boxes")
-    return keras.Model(images, boxes(head(features(images))), name=name)
+    boxes, found = DistancesToSides((images.shape[1], images.shape[2]), dtype="float32", name="boxes"), head(features(images))
+    return keras.Model(images, {**found, "places": boxes(found["places"])} if masks else boxes(found), name=name)
 
 
 def _pyramid(levels: list[keras.KerasTensor], width: int) -> list[keras.KerasTensor]:
@@ -111,8 +123,14 @@ def _pyramid(levels: list[keras.KerasTensor], width: int) -> list[keras.KerasTen
     return found
 
 
-def _towers(levels: list[keras.KerasTensor], settings: Detector, classes: int) -> keras.KerasTensor:
-    layers, outputs = keras.layers, []
+def _mask_features(x: keras.KerasTensor, settings: MaskHead) -> keras.KerasTensor:
+    for number in range(2):
+        x = _unit(x, settings.width, name=f"masks{number}")
+    return keras.layers.Conv2D(settings.mask_width, 1, dtype="float32", name="mask_features")(x)
+
+
+def _towers(levels: list[keras.KerasTensor], settings: Detector, classes: int) -> dict[str, keras.KerasTensor]:
+    layers, outputs, controls = keras.layers, list[keras.KerasTensor](), list[keras.KerasTensor]()
     shared = {tower: [_convolution(settings.width, name=f"{tower}{number}") for number in range(settings.depth)]
               for tower in ("classes", "boxes")}
     for level, features in enumerate(levels):
@@ -126,7 +144,19 @@ def _towers(levels: list[keras.KerasTensor], settings: Detector, classes: int) -
                                kernel_initializer=keras.initializers.RandomNormal(0.0, 0.01), dtype="float32", name=f"logits_level{level}")
         both = layers.Concatenate(dtype="float32", name=f"both_level{level}")([boxes(seen["boxes"]), logits(seen["classes"])])
         outputs.append(layers.Reshape((-1, 4 + classes), dtype="float32", name=f"places_level{level}")(both))
-    return layers.Concatenate(axis=1, dtype="float32", name="places")(outputs)
+        if isinstance(settings, MaskHead):
+            numbers = count_weights(settings.mask_width)
+            given = layers.Conv2D(numbers, 1, dtype="float32", kernel_initializer=keras.initializers.RandomNormal(0.0, 0.01),
+                                  bias_initializer=keras.initializers.RandomNormal(0.0, 0.3), name=f"controls_level{level}")
+            controls.append(layers.Reshape((-1, numbers), dtype="float32", name=f"weights_level{level}")(given(seen["boxes"])))
+    joined = {"places": outputs} | ({"controls": controls} if controls else {})
+    return {name: layers.Concatenate(axis=1, dtype="float32", name=name)(parts) for name, parts in joined.items()}
+
+
+def count_weights(width: int) -> int:
+    """Numbers that the three 1 x 1 convolutions of a mask's network have, with biases: of its features and the place of each pixel, to
+    `width` channels, to as many, and to one."""
+    return (width + 2) * width + width + width * width + width + width + 1
 
 
 def _convolution(width: int, size: int = 3, stride: int = 1, *, name: str) -> keras.layers.Layer:

@@ -11,14 +11,16 @@ import tensorflow as tf
 
 from pipelines.base.errors import DataError
 from vision.data.decode import pixels
+from vision.outputs.instance_metrics import runs
 from vision.outputs.mask_figures import tints
 
 Answered = Iterable[tuple[str, Mapping[str, Any]]]
 
 
 def coco(answers: Answered, classes: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-    """One JSON object with `images`, `categories` and `annotations`, each of these with its `score`; ids of categories count from 1 in the
-    order of the classes, that of a picture is its name where that is a number (000000000139.jpg), else counted from 1."""
+    """One JSON object with `images`, `categories` and `annotations`, each of these with its `score`, and where there are masks its
+    `segmentation` in runs; ids of categories count from 1 in the order of the classes, that of a picture is its name where that is a number
+    (000000000139.jpg), else counted from 1."""
     images, annotations, used, numbers = [], list[dict[str, Any]](), set[int](), {name: place for place, name in enumerate(classes, 1)}
     for name, values in answers:
         stem = Path(name).stem
@@ -26,11 +28,16 @@ def coco(answers: Answered, classes: Sequence[str]) -> Iterator[tuple[str, bytes
         used.add(own)
         height, width = picture(name).shape[:2]
         images.append({"id": own, "file_name": Path(name).name, "width": width, "height": height})
-        for box, label, score in _found(values):
+        things = _runs(values["mask"]) if "mask" in values else None
+        for place, (box, label, score) in enumerate(_found(values), 1):
             left, top, right, bottom = box
-            annotations.append({"id": len(annotations) + 1, "image_id": own, "category_id": numbers[label], "iscrowd": 0, "score": score,
-                                "bbox": [round(value, 2) for value in (left, top, right - left, bottom - top)],
-                                "area": round((right - left) * (bottom - top), 2)})
+            one = {"id": len(annotations) + 1, "image_id": own, "category_id": numbers[label], "iscrowd": 0, "score": score,
+                   "bbox": [round(value, 2) for value in (left, top, right - left, bottom - top)],
+                   "area": round((right - left) * (bottom - top), 2)}
+            if things is not None:
+                counts = things.get(place, [height * width])
+                one |= {"segmentation": {"size": [height, width], "counts": counts}, "area": sum(counts[1::2])}
+            annotations.append(one)
     categories = [{"id": number, "name": name} for name, number in numbers.items()]
     yield "", json.dumps({"images": images, "categories": categories, "annotations": annotations}, ensure_ascii=False).encode()
 
@@ -48,8 +55,8 @@ def yolo(answers: Answered, classes: Sequence[str]) -> Iterator[tuple[str, bytes
         yield f"{Path(name).stem}.txt", "".join(lines).encode()
 
 
-def drawn_boxes(name: str, values: Mapping[str, Any], classes: Sequence[str]) -> bytes:
-    """The picture upright, with its boxes, their classes and scores, as a PNG file."""
+def drawn_boxes(name: str | bytes, values: Mapping[str, Any], classes: Sequence[str]) -> bytes:
+    """A picture by its file's name or bytes, upright, with its boxes, their classes and scores, as a PNG file."""
     from PIL import Image, ImageDraw, ImageFont
 
     image = Image.fromarray(picture(name))
@@ -66,6 +73,11 @@ def drawn_boxes(name: str, values: Mapping[str, Any], classes: Sequence[str]) ->
         draw.rectangle((x, y, x + wide, y + tall), fill=colour)
         draw.text((x + 2, y + 1), text, font=font, fill="white" if np.dot(colour, (0.3, 0.59, 0.11)) < 150 else "black")
     return _png(image)
+
+
+def drawn_things(name: str, values: Mapping[str, Any], classes: Sequence[str]) -> bytes:
+    """The picture upright, under its things in colours, with their boxes, classes and scores, as a PNG file."""
+    return drawn_boxes(drawn_mask(name, values), values, classes)
 
 
 def masks(answers: Answered) -> Iterator[tuple[str, bytes]]:
@@ -89,13 +101,22 @@ def _png(image: Any) -> bytes:
     return written.getvalue()
 
 
-def picture(name: str) -> np.ndarray:
-    """A file's pixels, upright, [height, width, 3] uint8. Raises DataError where it cannot be read any more."""
+def picture(file: str | bytes) -> np.ndarray:
+    """A file's pixels, by its name or bytes, upright, [height, width, 3] uint8. Raises DataError where it cannot be read any more."""
     try:
-        image: np.ndarray = pixels(tf.constant(Path(name).read_bytes()), 3).numpy()
+        content = file if isinstance(file, bytes) else Path(file).read_bytes()
+        image: np.ndarray = pixels(tf.constant(content), 3).numpy()
         return image
     except (OSError, tf.errors.OpError) as error:
-        raise DataError(f"{name}: cannot be read: {error}") from error
+        raise DataError(f"{file if isinstance(file, str) else 'a picture'}: cannot be read: {error}") from error
+
+
+def _runs(mask: bytes) -> dict[int, list[int]]:
+    """Of each thing of a picture of numbers, as COCO has them."""
+    from PIL import Image
+
+    with Image.open(io.BytesIO(mask)) as numbers:
+        return runs(np.asarray(numbers))
 
 
 def _found(values: Mapping[str, Any]) -> Iterator[tuple[list[float], str, float]]:

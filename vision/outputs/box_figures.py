@@ -7,8 +7,9 @@ import numpy as np
 
 from pipelines.base import figures
 from pipelines.data.source import Source
-from vision.data.boxes.open import BOXES, CLASSES
+from vision.data.boxes.open import BOXES, CLASSES, THINGS
 from vision.outputs.box_metrics import Judged
+from vision.outputs.mask_figures import numbered
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,7 +46,11 @@ def pictures(output: Any, answers: dict[str, np.ndarray], targets: dict[str, np.
         given = (answers["scores"][number] >= limits[answers[CLASSES][number]]) & (answers["scores"][number] > 0)
         for side, there in ((targets, targets[CLASSES][number] >= 0), (answers, given)):
             boxes = side[BOXES][number][there] * np.tile(place[[0, 1], [0, 1]], 2) + np.tile(place[:, 2], 2)
-            images.append(figures.overlaid(image, boxes=boxes, names=side[CLASSES][number][there]))
+            if THINGS not in side:
+                images.append(figures.overlaid(image, boxes=boxes, names=side[CLASSES][number][there]))
+                continue
+            things = side[THINGS][number]
+            images.append(numbered(image, things * np.concatenate([[False], there])[things], boxes))
         true = int((targets[CLASSES][number] >= 0).sum())
         captions += [source.name(number).rpartition("/")[2], f"found: {int(given.sum())} of {true}"]
     return figures.image_grid(np.stack(images), captions, title="Worst pictures: their boxes, and those found", columns=4)

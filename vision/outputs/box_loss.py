@@ -44,12 +44,14 @@ class Assigned(NamedTuple):
     """What each place learns.
 
     quality: [batch, A] float32, how well it lies, 0 where it learns that there is nothing.
-    box: [batch, A, 4] float32; class_number: [batch, A] int32; both without meaning where quality is 0.
+    box: [batch, A, 4] float32; class_number: [batch, A] int32; thing: [batch, A] int32, the number of the box; all without meaning where
+    quality is 0.
     """
 
     quality: tf.Tensor
     box: tf.Tensor
     class_number: tf.Tensor
+    thing: tf.Tensor
 
 
 def assigned(probabilities: tf.Tensor, predicted: tf.Tensor, boxes: tf.Tensor, classes: tf.Tensor, where: Places, most: int) -> Assigned:
@@ -76,12 +78,13 @@ def assigned(probabilities: tf.Tensor, predicted: tf.Tensor, boxes: tf.Tensor, c
     aligned, overlap = tf.where(chosen, aligned, 0.0), tf.where(chosen, overlap, 0.0)
     best = tf.math.divide_no_nan(tf.reduce_max(overlap, -1, keepdims=True), tf.reduce_max(aligned, -1, keepdims=True))
     return Assigned(*map(tf.stop_gradient, (tf.reduce_max(aligned * best, 1), tf.gather(boxes, own, batch_dims=1),
-                                            tf.gather(classes, own, batch_dims=1))))
+                                            tf.gather(classes, own, batch_dims=1), own)))
 
 
-def losses(outputs: tf.Tensor, boxes: tf.Tensor, classes: tf.Tensor, where: Places, *, most: int, weight: float) -> tf.Tensor:
-    """The loss of each picture, summed over its places, [batch] float32: binary cross-entropy of all classes, whose target is a place's
-    quality, and `weight` times 1 - generalised overlap of boxes, weighed by quality.
+def losses(outputs: tf.Tensor, boxes: tf.Tensor, classes: tf.Tensor, where: Places, *, most: int, weight: float,
+           ) -> tuple[tf.Tensor, Assigned]:
+    """(the loss of each picture, summed over its places, [batch] float32: binary cross-entropy of all classes, whose target is a place's
+    quality, and `weight` times 1 - generalised overlap of boxes, weighed by quality; what each place learns).
 
     Args:
         outputs: [batch, A, 4 + classes], boxes in pixels and logits (vision.models.detector).
@@ -93,4 +96,4 @@ def losses(outputs: tf.Tensor, boxes: tf.Tensor, classes: tf.Tensor, where: Plac
     wanted = tf.one_hot(learned.class_number, logits.shape[-1]) * quality[..., None]
     of_classes = tf.reduce_sum(tf.nn.sigmoid_cross_entropy_with_logits(wanted, logits), [1, 2])
     of_boxes = tf.reduce_sum(quality * (1.0 - generalised_overlaps(predicted, learned.box)), 1)
-    return of_classes + weight * of_boxes
+    return of_classes + weight * of_boxes, learned

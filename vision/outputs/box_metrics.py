@@ -32,6 +32,8 @@ class Judged:
         names: of the classes.
     """
 
+    kind = "bbox"
+
     def __init__(self, answers: Mapping[str, np.ndarray], targets: Mapping[str, np.ndarray], names: Sequence[str]):
         self.answers, self.targets, self.names = answers, targets, list(names)
         self.count = len(targets["classes"])
@@ -44,18 +46,21 @@ class Judged:
 
         with contextlib.redirect_stdout(io.StringIO()):
             truth = COCO()
-            truth.dataset = {"info": {}, "images": [{"id": number} for number in range(self.count)], "annotations": self._truth(),
+            truth.dataset = {"info": {}, "images": self._images(), "annotations": self._truth(),
                              "categories": [{"id": number, "name": name} for number, name in enumerate(self.names)]}
             truth.createIndex()
             found = COCO()
             found.dataset = {**truth.dataset, "annotations": self._found()}
             found.createIndex()
-            judged = COCOeval(truth, found, "bbox")
+            judged = COCOeval(truth, found, self.kind)
             judged.params.maxDets = [self.answers["scores"].shape[1]]
             judged.params.areaRng = [[0.0, 1e10], *map(list, SIZES.values())]
             judged.params.areaRngLbl = ["all", *SIZES]
             judged.evaluate()
         return judged
+
+    def _images(self) -> list[dict[str, Any]]:
+        return [{"id": number} for number in range(self.count)]
 
     def _truth(self) -> list[dict[str, Any]]:
         pictures, places = np.nonzero(self.targets["classes"] >= 0)

@@ -80,7 +80,7 @@ class Boxes(Output):
     def loss(self, outputs: tf.Tensor, targets: Any, training: bool) -> tuple[tf.Tensor, tf.Tensor]:
         """See box_loss.losses; the mean is one over boxes."""
         settings = self.experiment.loss
-        each = box_loss.losses(outputs, targets[BOXES], targets[CLASSES], self.places, most=settings.places, weight=settings.boxes)
+        each, _ = box_loss.losses(outputs, targets[BOXES], targets[CLASSES], self.places, most=settings.places, weight=settings.boxes)
         return each, tf.reduce_sum(tf.cast(targets[CLASSES] >= 0, tf.float32), -1)
 
     def scores(self, outputs: tf.Tensor, targets: Any) -> Tensors:
@@ -97,6 +97,11 @@ class Boxes(Output):
             turned, width = outputs[..., :4], float(self.input.image_size[1])
             turned = tf.stack([width - turned[..., 2], turned[..., 1], width - turned[..., 0], turned[..., 3]], -1)
             boxes, chances = tf.concat([boxes, turned], 1), tf.concat([chances, tf.nn.sigmoid(outputs[..., 4:])], 1)
+        return self.suppressed(boxes, chances)
+
+    def suppressed(self, boxes: tf.Tensor, chances: tf.Tensor) -> Tensors:
+        """The best of boxes [batch, places, 4] with probabilities [batch, places, classes], as `answer` gives them."""
+        settings = self.experiment.evaluate
         kept = tf.image.combined_non_max_suppression(
             boxes[:, :, None], chances, max_output_size_per_class=settings.boxes, max_total_size=settings.boxes,
             iou_threshold=settings.overlap, score_threshold=LEAST, clip_boxes=False)
@@ -105,6 +110,10 @@ class Boxes(Output):
     def respond(self, answers: Tensors) -> Tensors:
         """boxes [batch, most, 4] float32, cut at the picture's border, labels [batch, most] string, scores [batch, most] float32, those
         that reach the threshold of their class first, and their count [batch] int32; 0 and empty behind them."""
+        return self.ordered(answers)[0]
+
+    def ordered(self, answers: Tensors) -> tuple[Tensors, tf.Tensor]:
+        """(what `respond` gives of boxes, the place of each among the answers, [batch, most] int32)."""
         high = tf.tile(tf.cast(tf.reverse(answers["sent"], [-1]), tf.float32), [1, 2])[:, None]
         boxes = tf.clip_by_value(geometry.move_boxes(answers[BOXES], geometry.inverse(answers["place"])), 0.0, high)
         scores, classes = answers["scores"], answers[CLASSES]
@@ -114,7 +123,7 @@ class Boxes(Output):
         names = tf.gather(tf.constant(self.classes), classes)
         return {"boxes": tf.where(given[..., None], boxes, 0.0), "labels": tf.where(given, names, ""),
                 "scores": tf.where(given, scores, 0.0),
-                "count": tf.reduce_sum(tf.cast(given, tf.int32), -1)}
+                "count": tf.reduce_sum(tf.cast(given, tf.int32), -1)}, order
 
     # ---- judging
 

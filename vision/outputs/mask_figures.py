@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 STRENGTH = 0.6  # of a mask over its picture
 TURN = (5**0.5 - 1) / 2  # of the circle of colours, from one class to the next: no two of few are near
+THINGS = 24  # colours of things, which then come again
 WRITTEN = 30  # classes whose confusion is drawn with names
 
 
@@ -36,6 +37,19 @@ def tinted(image: np.ndarray, mask: np.ndarray, classes: int) -> np.ndarray:
     picture = np.broadcast_to(np.asarray(image, np.float64), (*mask.shape, 3))
     table = np.concatenate([tints(classes), np.zeros((256 - classes, 3), np.uint8)]).astype(np.float64)
     return np.clip(np.rint((1 - STRENGTH) * picture + STRENGTH * table[np.asarray(mask, np.uint8)]), 0, 255).astype(np.uint8)
+
+
+def numbered(image: np.ndarray, things: np.ndarray, boxes: np.ndarray) -> np.ndarray:
+    """A picture [height, width, 1 or 3] under the things in it, [height, width, 3] uint8; the ground stays as it is.
+
+    Args:
+        things: [height, width] numbers, 0 where there is none.
+        boxes: [boxes, 4], in pixels.
+    """
+    picture = np.broadcast_to(np.asarray(image, np.float64), (*things.shape, 3))
+    colours = tints(THINGS).astype(np.float64)[(things - 1) % THINGS]
+    mixed = np.where((things > 0)[..., None], (1 - STRENGTH) * picture + STRENGTH * colours, picture)
+    return figures.overlaid(np.clip(np.rint(mixed), 0, 255).astype(np.uint8), boxes=boxes)
 
 
 def worst(output: Any, examples: Sequence[Answered]) -> "Figure":

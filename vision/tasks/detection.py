@@ -63,12 +63,13 @@ class Detection(ImageTask):
     input_class = BoxImages
     output_class = Boxes
     facts_schema = ImageFacts
+    models = DETECTORS
     hub_name = "object-detection"
     output: Boxes
     experiment: ImageDetection
 
     def model(self) -> keras.Model:
-        return DETECTORS.build(
+        return self.models.build(
             self.experiment.model, image_size=self.input.image_size, channels=self.facts["channels"], classes=self.output.width,
             mean=self.facts["mean"], std=self.facts["std"], facts=self.facts)
 

@@ -22,8 +22,8 @@ MOST = 1 << 63  # of numbers that are kept
 _KEYS = (b'"images"', b'"annotations"', b'"categories"')
 
 
-def read(root: Path) -> Annotated:
-    """A file, or all such files below a folder, each a split.
+def read(root: Path, outlines: bool = False) -> Annotated:
+    """A file, or all such files below a folder, each a split; with the outlines of things or without.
 
     Raises:
         DataError: there is none, two are of one split, or one is no such JSON.
@@ -40,7 +40,7 @@ def read(root: Path) -> Annotated:
         named[name] = file
     found, categories, images = Annotated({}), dict[int, str](), Images(folder)
     for name, file in named.items():
-        found.splits[name] = _pictures(file, categories, images, found)
+        found.splits[name] = _pictures(file, categories, images, found, outlines)
     found.classes = [categories[number] for number in sorted(categories)]
     twice = next((name for name in found.classes if found.classes.count(name) > 1), None)
     if twice is not None:
@@ -70,9 +70,10 @@ class _Rows:
     boxes: array = field(default_factory=lambda: array("d"))
     categories: array = field(default_factory=lambda: array("q"))
     numbers: array = field(default_factory=lambda: array("q"))
+    outlines: list[Any] = field(default_factory=list)
 
 
-def _pictures(file: Path, categories: dict[int, str], images: Images, found: Annotated) -> list[Picture]:
+def _pictures(file: Path, categories: dict[int, str], images: Images, found: Annotated, outlines: bool) -> list[Picture]:
     names, rows, own, crowds = dict[Any, str](), defaultdict[Any, _Rows](_Rows), dict[int, str](), 0
     for key, value in items(file):
         if key not in ("images", "annotations", "categories"):
@@ -87,7 +88,7 @@ def _pictures(file: Path, categories: dict[int, str], images: Images, found: Ann
             elif value.get("iscrowd"):
                 crowds += 1
             else:
-                _add(value, rows)
+                _add(value, rows, outlines)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             found.bad.append(f"{file}: {key}: {_shown(value)}: {'no ' if isinstance(error, KeyError) else ''}{error}")
     _check_categories(own, categories, file)
@@ -105,7 +106,8 @@ def _pictures(file: Path, categories: dict[int, str], images: Images, found: Ann
         boxes = np.array(one.boxes).reshape(-1, 4)[known]
         boxes = np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], 1)
         pictures.append(Picture(images.find(name, file), boxes, [categories[one.categories[place]] for place in known],
-                                [f"annotation {one.numbers[place]}" for place in known], file))
+                                [f"annotation {one.numbers[place]}" for place in known], file,
+                                outlines=[one.outlines[place] for place in known] if outlines else None))
     return pictures
 
 
@@ -115,17 +117,31 @@ def _check_categories(own: Mapping[int, str], categories: dict[int, str], file: 
             raise DataError(f"{file}: category {number} is {name!r}, and {categories[number]!r} in another split")
 
 
-def _add(value: Mapping[str, Any], rows: Mapping[Any, _Rows]) -> None:
-    box = value.get("bbox") or _around(value.get("segmentation"))
+def _add(value: Mapping[str, Any], rows: Mapping[Any, _Rows], outlines: bool) -> None:
+    outline = value.get("segmentation")
+    if outlines:
+        outline = _outline(outline)
+    box = value.get("bbox") or _around(outline)
     if box is None or len(box) != 4:
-        raise ValueError("has no bbox of four numbers: x, y, width, height")
+        raise ValueError("has no bbox of four numbers (x, y, width, height), and no polygon from which to take it")
     numbers, category = [float(number) for number in box], int(value["category_id"])
     if not -MOST <= category < MOST:  # said before anything is kept
         raise ValueError(f"there is no category {category}")
     one, own = rows[value["image_id"]], value.get("id")
     one.boxes.extend(numbers)
     one.categories.append(category)
+    if outlines:
+        one.outlines.append(outline)
     one.numbers.append(own if isinstance(own, int) and -MOST <= own < MOST else len(one.numbers))  # of other ids: the how manieth
+
+
+def _outline(given: Any) -> Any:
+    """Polygons, or runs. Raises ValueError."""
+    if isinstance(given, Mapping) and {"size", "counts"} <= given.keys():
+        return given
+    if not isinstance(given, list) or not given:
+        raise ValueError("has no segmentation: polygons, or size and counts")
+    return [np.asarray(one, np.float32).reshape(-1, 2) for one in given]
 
 
 def _around(polygons: Any) -> list[float] | None:

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +34,9 @@ class Picture:
         labels: n names.
         places: where each box stands in `origin`: "object 3", "line 7".
         origin: the file of the annotations.
+        outlines: where masks of the things are asked for, n of vision.data.instances.things.Outline, in the units of the boxes.
+        things: such masks as that module encodes them.
+        usable: false where it is to be left out.
     """
 
     file: Path
@@ -41,6 +45,9 @@ class Picture:
     places: list[str]
     origin: Path
     relative: bool = False
+    outlines: list[Any] | None = None
+    things: bytes | None = None
+    usable: bool = True
 
     def __post_init__(self) -> None:
         self.boxes = np.asarray(self.boxes, np.float32).reshape(-1, 4)

@@ -18,8 +18,8 @@ LARGEST = 32 << 20  # bytes of one picture's file
 LARGEST_YAML = 1 << 20
 
 
-def read(root: Path) -> Annotated:
-    """A folder, or its data.yaml. Pictures without a file, or with an empty one, have no boxes.
+def read(root: Path, outlines: bool = False) -> Annotated:
+    """A folder, or its data.yaml; with the outlines of things or without. Pictures without a file, or with an empty one, have no boxes.
 
     Raises:
         DataError: no picture has a file, or data.yaml cannot be read.
@@ -36,7 +36,7 @@ def read(root: Path) -> Annotated:
         for image in images:
             file = labels_of(image)
             labelled += file.is_file()
-            pictures.append(_picture(image, file, classes, found))
+            pictures.append(_picture(image, file, classes, found, outlines))
         found.splits[name] = pictures
     if not labelled:
         count = sum(map(len, parts.values()))
@@ -106,20 +106,23 @@ def _by_folder(folder: Path) -> dict[str, list[Path]]:
     return parts if any(name in parts for name in ALIASES["train"]) else {"all": images}
 
 
-def _picture(image: Path, file: Path, classes: list[str], found: Annotated) -> Picture:
-    boxes, labels, places = [], [], []
+def _picture(image: Path, file: Path, classes: list[str], found: Annotated, outlines: bool) -> Picture:
+    boxes, labels, places, shapes = [], [], [], list[list[np.ndarray]]()
     for number, line in enumerate(_lines(file, found), 1):
         if not line.strip():
             continue
         try:
             label, box = parse(line, classes)
+            if outlines:
+                shapes.append([outline_of(line)])
         except ValueError as error:
             found.bad.append(f"{file}: line {number}: {error}")
             continue
         boxes.append(box)
         labels.append(label)
         places.append(f"line {number}")
-    return Picture(image, np.array(boxes, np.float32), labels, places, file, relative=True)
+    return Picture(image, np.array(boxes, np.float32), labels, places, file, relative=True,
+                   outlines=shapes if outlines else None)
 
 
 def _lines(file: Path, found: Annotated) -> Iterable[str]:
@@ -148,3 +151,11 @@ def parse(line: str, classes: list[str]) -> tuple[str, tuple[float, float, float
     else:
         raise ValueError(f"{len(values)} numbers after the class; a box has 4, a polygon 6 or more in pairs")
     return classes[int(first)] if classes else first, tuple(float(value) for value in box)  # type: ignore[return-value]
+
+
+def outline_of(line: str) -> np.ndarray:
+    """The polygon of a line that `parse` takes, [points, 2] float32. Raises ValueError of a box."""
+    points = np.array(line.split()[1:], np.float32)
+    if len(points) == 4:
+        raise ValueError("is a box, and a polygon is needed to learn a mask")
+    return points.reshape(-1, 2)

@@ -23,19 +23,19 @@ from pipelines.stores.remote import local
 from vision.data.masks import layout
 from vision.data.masks.values import Seen, look
 from vision.data.splits import file_header
-from vision.settings import MaskData
+from vision.settings import InstanceData, MaskData
 
 MASK = "mask"  # the entry of an example
 Bad = list[tuple[int, str]]
 
 
-def open_masks(data: MaskData) -> Opened[FileSource]:
+def open_masks(data: MaskData | InstanceData) -> Opened[FileSource]:
     """Raises DataError where there are no such folders or columns, or a picture has no mask; with data.on_bad_example: skip those are left
     out."""
     return _table(data) if data.source == "table" else _folder(data)
 
 
-def _folder(data: MaskData) -> Opened[FileSource]:
+def _folder(data: MaskData | InstanceData) -> Opened[FileSource]:
     root = Path(local(data.path or "", folder=True))
     if not root.is_dir():
         raise DataError(f"{root}: there is no such folder")
@@ -54,7 +54,7 @@ def _folder(data: MaskData) -> Opened[FileSource]:
     return Opened(str(root), sorted(parts), load, skipped=alone)
 
 
-def _table(data: MaskData) -> Opened[FileSource]:
+def _table(data: MaskData | InstanceData) -> Opened[FileSource]:
     path = Path(local(data.path or "", folder=True))
     lost = LeftOut()
     text = [name for name in (data.image_key, data.mask_key, data.split_key) if name]
@@ -81,7 +81,7 @@ def _table(data: MaskData) -> Opened[FileSource]:
     return Opened(str(path), sorted(set(splits)), load, skipped=skipped)
 
 
-def _source(images: Sequence[Path], masks: Sequence[Path], root: Path, data: MaskData) -> FileSource:
+def _source(images: Sequence[Path], masks: Sequence[Path], root: Path, data: MaskData | InstanceData) -> FileSource:
     source = FileSource(images, key="image", beside={MASK: masks}, root=root)
     if data.group_by == "folder":
         source.groups = np.array([image.parent.name for image in images])

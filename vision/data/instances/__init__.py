@@ -1,0 +1,1 @@
+"""Pictures with the masks of things."""
