@@ -174,6 +174,7 @@ model: {name: small, widths: [8, 8, 16, 16, 16], width: 8, depth: 1}
 train: {batch_size: 8}
 augment: {flip: true, scale: [0.8, 1.2]}
 """
+THINGS = BOXES.replace("vision.detection", "vision.instances").replace("source: table", "source: masks")
 FOUND = ("train.epochs=8", "train.learning_rate.peak=0.01")  # so that some boxes are found, and AP has an interval
 EASE = f"task: recsys.retrieval{MADE}model: {{name: ease, rank: 32}}"
 FACTORS = f"task: recsys.ranking{MADE}model: {{name: factors}}"
@@ -182,6 +183,11 @@ FACTORS = f"task: recsys.ranking{MADE}model: {{name: factors}}"
 def boxed(folder: Path) -> list[str]:
     """Rectangles, bright or dark."""
     return [f"data.path={boxed_pictures.table(boxed_pictures.made(40), folder)}"]
+
+
+def masked_things(folder: Path) -> list[str]:
+    """The same, each with its mask."""
+    return [f"data.path={boxed_pictures.masks(boxed_pictures.made(40), folder)}"]
 
 
 def two_texts(folder: Path, splits: Any) -> list[str]:
@@ -240,6 +246,9 @@ CASES = {
     "vision.detection": Case(
         BOXES, ("model={name: pretrained, preset: '', width: 8, finetune: {name: whole, head: new}}", *FOUND), digit_files, tiny.pyramid,
         boxed),
+    "vision.instances": Case(
+        THINGS, ("model={name: pretrained, preset: '', width: 8, finetune: {name: whole, head: new}}", "evaluate.boxes=20", *FOUND),
+        digit_files, tiny.pyramid, masked_things),
     "vision.regression": Case(IMAGE_NUMBERS, ("target.unit=grey levels", "augment.mixup=0.2", "loss.name=quantiles"), digit_files,
                               data=numbers_made.pictures),
 }

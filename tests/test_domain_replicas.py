@@ -40,6 +40,10 @@ CASES = {
               "augment": {"flip": True, "scale": [0.8, 1.2]},
               "data": {"source": "table", "path": "FOLDER/boxes/boxes.csv", "validation": 0.1, "test": None, "image_size": [64, 96]},
               "model": {"name": "small", "widths": [8, 8, 8, 16, 16], "width": 8, "depth": 1}},
+    "things": {"task": "vision.instances", "train": {**SPOKEN, "learning_rate": {"peak": 0.02}},
+               "augment": {"flip": True, "scale": [0.8, 1.2]}, "loss": {"things": 2}, "evaluate": {"boxes": 20},
+               "data": {"source": "masks", "path": "FOLDER/things", "validation": 0.1, "test": None, "image_size": [64, 96]},
+               "model": {"name": "small", "widths": [8, 8, 8, 16, 16], "width": 8, "depth": 1}},
     "masks": {"task": "vision.segmentation", "train": {**SPOKEN, "learning_rate": {"peak": 0.02}},
               "augment": {"flip": True, "scale": [0.8, 1.2]},
               "data": {"source": "folder", "path": "FOLDER/masks", "validation": 0.1, "test": None, "void": [2]},
@@ -90,6 +94,7 @@ def weights(tmp_path_factory) -> list[dict[str, np.ndarray]]:
     (folder / "texts.tsv").write_text("\n".join(["text\tlabel", *(f"{text}\t{number % 2}" for number, text in enumerate(texts))]) + "\n")
     numbers_made.pairs(folder, 60)
     boxed_pictures.table(boxed_pictures.made(44), folder / "boxes")
+    boxed_pictures.masks(boxed_pictures.made(44), folder / "things")
     masked_pictures.write(folder / "masks", range(44))
     if all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text")) or os.environ.get("QUARTET_REQUIRE_EXTRAS"):
         for encoder in (tiny.bert, tiny.efficientnet):

@@ -74,6 +74,9 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "vision.detection/small": (test_contract.BOXES, ("data.path=MADE/boxes/boxes.csv",)),
     "vision.detection/pretrained": (test_contract.BOXES, (
         "data.path=MADE/boxes/boxes.csv", "model={name: pretrained, preset: PRESET/pyramid, width: 8}")),
+    "vision.instances/small": (test_contract.THINGS, ("data.path=MADE/things", "evaluate.boxes=20")),
+    "vision.instances/pretrained": (test_contract.THINGS, (
+        "data.path=MADE/things", "evaluate.boxes=20", "model={name: pretrained, preset: PRESET/pyramid, width: 8}")),
     "vision.detection/yolox": (test_contract.BOXES, ("data.path=MADE/boxes/boxes.csv", "model={name: yolox, weights: null}")),
     "recsys.retrieval/towers": (RETRIEVAL, ("loss={negatives: 8, hard: 4}",)),
     "recsys.ranking/dcn": (RANKING, ("model.name=dcn", "model.history=5")),
@@ -129,6 +132,7 @@ def rehearsed(tmp_path_factory) -> dict[str, dict]:
                  numbers_made.tones):
         make(folder)
     boxed_pictures.table(boxed_pictures.made(40), folder / "boxes")
+    boxed_pictures.masks(boxed_pictures.made(40), folder / "things")
     masked_pictures.write(folder / "masks", range(40))
     given = json.dumps(cases).replace("PRESET", str(folder)).replace("MADE/", f"{folder}/")
     done = processes.run("-m", "tests.rehearsal", given, check=True, timeout=900)

@@ -17,6 +17,7 @@ from pipelines.data.opened import LENIENT, Opened, without
 from pipelines.data.source import Source, origin
 from vision.data import examples
 from vision.data.boxes.check import check_boxes
+from vision.data.instances.open import open_instances
 from vision.data.masks import values
 from vision.data.masks.open import MASK, look_at, open_masks
 from vision.data.masks.splits import class_names, coding_of
@@ -121,7 +122,7 @@ def _paths(source: Source) -> list[str] | None:
 
 
 CHECKS = {"vision.classification": check_images, "vision.regression": check_images, "vision.detection": check_boxes,
-          "vision.segmentation": check_masks}
+          "vision.segmentation": check_masks, "vision.instances": partial(check_boxes, open_data=open_instances)}
 ENCODED: dict[str, Callable[[str], dict[str, Any]]] = {"vision.classification": lambda preset: {}}  # it takes images as they are
 
 

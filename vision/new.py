@@ -18,12 +18,12 @@ from pipelines.encoders.finetune import Frozen, by_examples
 from pipelines.encoders.listing import BLENDED, FOLDS_CHOOSE, choices, noted, propose
 from pipelines.encoders.presets import Preset
 from vision import new_boxes, new_masks
-from vision.data.annotations import boxes_in
+from vision.data.annotations import Form, boxes_in
 from vision.data.inspection import ROLES as ROLES
 from vision.data.inspection import Seen, look
-from vision.data.masks.inspection import look_at
+from vision.data.masks.inspection import look_at, numbers_things
 
-TASKS = ("classification", "regression", "detection", "segmentation")
+TASKS = ("classification", "regression", "detection", "segmentation", "instances")
 _EDGES = (32, 48, 64, 96)  # px; sizes in use
 _SMALL, _LARGE = 64, 160  # px: images up to the first keep their size; from the second on, the model sees 96 px
 _UNEVEN = 5.0  # largest class over smallest from which a comment says how to weigh classes
@@ -43,10 +43,15 @@ _FLOATS = ("float32", "on CPUs bfloat16 is slower for such networks; auto on a G
 
 def draft(path: Path, asked: Asked) -> Draft:
     """Looks at a folder, table or .npz of images. Raises DataError for what it does not understand."""
-    if asked.task in (None, "detection") and (form := boxes_in(path)):
+    if asked.task in (None, "detection", "instances") and (form := boxes_in(path)):
         return new_boxes.draft(form, asked)
     if asked.task == "detection":
         raise DataError(f"{path}: holds no boxes as COCO, Pascal VOC, YOLO or a table have them")
+    if asked.task in (None, "instances") and numbers_things(path):
+        return new_boxes.draft(Form("masks", path, "masks that number their things"), asked)
+    if asked.task == "instances":
+        raise DataError(f"{path}: holds neither masks that number the things of each picture nor outlines as COCO, YOLO or LabelMe have "
+                        "them")
     if asked.task in (None, "segmentation") and (masks := look_at(path)):
         return new_masks.draft(path, asked, masks)
     if asked.task == "segmentation":

@@ -1,4 +1,4 @@
-"""An experiment for pictures with boxes: size, encoder and training chosen from what is there."""
+"""An experiment for pictures with boxes, or with the masks of things: size, encoder and training chosen from what is there."""
 
 import math
 from collections import Counter
@@ -15,22 +15,29 @@ from pipelines.encoders.presets import Preset
 from pipelines.machine.startup import start_tensorflow
 from vision.data.annotations import Form
 from vision.data.inspection import headers_of
-from vision.settings import BoxData
+from vision.settings import BoxData, InstanceData
 
 _PIXELS = 133_000  # of a picture as the model sees it: 320 x 416
 _MOST_PIXELS = 3 * _PIXELS  # where things are small
 _SMALLEST = 16.0  # px that the sides of nine boxes in ten have, as the model sees them
 _STEP = 32
 _SEEN = 12_000  # pictures of _PIXELS that training sees in all: about 45 minutes on two cores
+USUAL = 50  # things of a picture up to which the setting for the most that are given stays as it is
+OUTLINED = ("masks", "coco", "yolo", "labelme")  # forms that have masks or outlines
 _PYRAMIDS = ("EfficientNet", "ResNet", "MobileNet", "CSPDarkNet", "DenseNet")  # encoders of KerasHub that give several stages
 
 
 def draft(form: Form, asked: Asked) -> Draft:
-    """Raises DataError for annotations that cannot be read at all."""
+    """Of instances where they are asked for, or the form is masks. Raises DataError for annotations that cannot be read at all."""
     start_tensorflow()
     from vision.data.boxes.open import open_boxes
+    from vision.data.instances.open import open_instances
 
-    opened = open_boxes(BoxData(source=form.source, path=str(form.path), on_bad_example="skip", most_skipped=0.99))
+    masks = asked.task == "instances" or form.source == "masks"
+    if masks and form.source not in OUTLINED:
+        raise DataError(f"{form.path}: holds {form.words}, which have no outlines; --task detection finds boxes")
+    how: Any = {"source": form.source, "path": str(form.path), "on_bad_example": "skip", "most_skipped": 0.99}
+    opened = open_instances(InstanceData(**how)) if masks else open_boxes(BoxData(**how))
     sources = {name: opened.load(name) for name in opened.names}
     pool = find("train", opened.names) or next(iter(opened.names), "")
     if not pool or not len(sources[pool]):
@@ -45,8 +52,10 @@ def draft(form: Form, asked: Asked) -> Draft:
     size, alike = picture_size(edges, small)
     proposal = propose(asked, "vision", reason="since it knows edges, textures and parts of things", gain="few pictures are learned better")
     preset = proposal.preset if proposal.preset and proposal.preset.backbone.startswith(_PYRAMIDS) else None
+    most, things = int((classes >= 0).sum(1).max()), "things" if masks else "boxes"
     names = ", ".join(f"{name} ({count:,})" for name, count in labels.most_common(8)) + (", ..." if len(labels) > 8 else "")
-    found = (f"Found: {len(sources[pool]):,} training pictures with {form.words}: {sum(labels.values()):,} boxes of {len(labels)} classes: "
+    kinds = "1 class" if len(labels) == 1 else f"{len(labels)} classes"
+    found = (f"Found: {len(sources[pool]):,} training pictures with {form.words}: {sum(labels.values()):,} {things} of {kinds}: "
              f"{names}.", *opened.notes)
     data: list[Entry] = [
         ("source", form.source, ""), ("path", str(form.path), "" if form.path.is_absolute() else "from the current directory"),
@@ -55,11 +64,14 @@ def draft(form: Form, asked: Asked) -> Draft:
         ("image_size", list(size), "px, of which 32 divides both; larger sees smaller things and takes longer"),
         ("resize", "squash" if alike else "pad", "all have about one aspect" if alike else "the whole picture, its aspect kept"),
         *([("on_bad_example", "skip", "leaves out boxes that are empty, flipped or outside, and counts them")] if opened.skipped else [])]
+    if form.source == "masks":
+        data.append(("thing", "thing", "what the things are called: write it here"))
     many = len(sources[pool])
-    body = "\n".join(["task: vision.detection", section("data", data), section("model", _model(preset)),
-                      section("train", _train(many, size)), section("augment", _augment(opened.classes))])
-    return Draft(f"Boxes in pictures of {form.path.name}: {len(labels)} classes.", found, body,
-                 "the mean box of each class", proposal.notes if preset else ())
+    more = [section("evaluate", [("boxes", min(1000, 2 * most), "most things of a picture")])] if most > USUAL else []
+    body = "\n".join([f"task: vision.{'instances' if masks else 'detection'}", section("data", data), section("model", _model(preset)),
+                      section("train", _train(many, size)), section("augment", _augment(opened.classes)), *more])
+    return Draft(f"{things.capitalize()} in pictures of {form.path.name}: {kinds}.", found, body,
+                 "connected parts beyond a threshold" if masks else "the mean box of each class", proposal.notes if preset else ())
 
 
 def picture_size(edges: np.ndarray, small: float) -> tuple[tuple[int, int], bool]:

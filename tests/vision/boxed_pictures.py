@@ -113,3 +113,40 @@ def table(pictures: list[Made], folder: Path, header: str = "file,x0,y0,x1,y1,la
         rows += [f"{one.name},{','.join(map(str, box))},{label}" for box, label in zip(one.boxes, one.labels)]
     (folder / "boxes.csv").write_text("\n".join(rows) + "\n")
     return folder / "boxes.csv"
+
+
+def numbered(picture: Made) -> np.ndarray:
+    """The number of the rectangle at each pixel, 0 where there is none."""
+    numbers = np.zeros(picture.size, np.uint16)
+    for number, (left, top, right, bottom) in enumerate(picture.boxes, 1):
+        numbers[top:bottom, left:right] = number
+    return numbers
+
+
+def masks(pictures: list[Made], folder: Path) -> Path:
+    """Pictures beside masks of 16 bits, whose values number the rectangles."""
+    for one in pictures:
+        draw(one, folder / "images" / one.name)
+        file = folder / "masks" / one.name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(numbered(one)).save(file)
+    return folder
+
+
+def outlines(pictures: list[Made], folder: Path, source: str) -> Path:
+    """The rectangles as polygons, in COCO's also as runs."""
+    {"coco": coco, "yolo": yolo, "labelme": labelme}[source](pictures, folder)
+    corners = [[(left, top), (right, top), (right, bottom), (left, bottom)] for one in pictures for left, top, right, bottom in one.boxes]
+    if source == "coco":
+        file = folder / "instances_all.json"
+        content = json.loads(file.read_text())
+        for one, polygon in zip(content["annotations"], corners):
+            one["segmentation"] = [[value for point in polygon for value in point]]
+            del one["bbox"]
+        file.write_text(json.dumps(content))
+    for one in pictures if source == "yolo" else ():
+        height, width = one.size
+        lines = [f"{NAMES.index(label)} {left / width} {top / height} {right / width} {top / height} {right / width} {bottom / height} "
+                 f"{left / width} {bottom / height}" for (left, top, right, bottom), label in zip(one.boxes, one.labels)]
+        (folder / "labels" / f"{Path(one.name).stem}.txt").write_text("\n".join(lines))
+    return folder

@@ -67,7 +67,8 @@ def test_boxes_are_drawn_in_the_picture_upright(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # to be turned to the right
     Image.new("RGB", (80, 40), "white").save(file, exif=exif)
-    image = Image.open(io.BytesIO(answer_files.drawn_boxes(str(file), {"boxes": [[5, 20, 30, 60]], "labels": ["dark"], "scores": [0.5]}, NAMES)))
+    found = {"boxes": [[5, 20, 30, 60]], "labels": ["dark"], "scores": [0.5]}
+    image = Image.open(io.BytesIO(answer_files.drawn_boxes(str(file), found, NAMES)))
     pixels = np.asarray(image.convert("RGB")).astype(int)
     assert image.size == (40, 80) and image.format == "PNG"
     colour = pixels[59, 10]

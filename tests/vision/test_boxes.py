@@ -77,8 +77,8 @@ def test_padding_and_the_other_pictures_of_a_batch_change_no_loss():
     raw = tf.constant(np.random.default_rng(0).normal(size=(2, len(WHERE.middles), 6)).astype(np.float32))
     boxes, classes = tf.constant(np.stack([BOXES, BOXES + 2])), tf.constant([[0, 1], [1, 1]])
     whole, _ = box_loss.losses(raw, boxes, classes, WHERE, most=10, weight=2.0)
-    wide, _ = box_loss.losses(raw[:1], tf.pad(boxes[:1], [[0, 0], [0, 7], [0, 0]]), tf.pad(classes[:1], [[0, 0], [0, 7]], constant_values=-1),
-                           WHERE, most=10, weight=2.0)
+    wide, _ = box_loss.losses(raw[:1], tf.pad(boxes[:1], [[0, 0], [0, 7], [0, 0]]),
+                              tf.pad(classes[:1], [[0, 0], [0, 7]], constant_values=-1), WHERE, most=10, weight=2.0)
     np.testing.assert_allclose(whole[:1], wide, rtol=1e-5)
 
 

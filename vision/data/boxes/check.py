@@ -1,6 +1,8 @@
 """`quartet check` for pictures with boxes: every picture decoded once, and what is wrong with boxes named."""
 
+import io
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -8,20 +10,21 @@ from pipelines.base import figures
 from pipelines.data.check import LEVELS, Check, Finding, Read, check
 from pipelines.data.divide import divide
 from pipelines.data.files import FileSource
-from pipelines.data.opened import LENIENT, without
+from pipelines.data.opened import LENIENT, Opened, without
 from pipelines.data.source import Source, origin
 from vision.data import examples
-from vision.data.boxes.open import BOXES, CLASSES, open_boxes
+from vision.data.boxes.open import BOXES, CLASSES, THINGS, open_boxes
 from vision.data.boxes.splits import field_of
 from vision.data.scan import Examined, examine
 from vision.data.splits import not_empty
-from vision.settings import ImageDetection
+from vision.outputs.mask_figures import numbered
 
 
-def check_boxes(experiment: ImageDetection, progress: Callable[[int, int], None] | None = None) -> Check:
+def check_boxes(experiment: Any, progress: Callable[[int, int], None] | None = None, *,
+                open_data: Callable[[Any], Opened[FileSource]] = open_boxes) -> Check:
     """As `vision.check.check_images`; boxes that are empty, flipped, outside or no numbers, and pictures without any, are findings."""
     data = experiment.data
-    opened = open_boxes(data.model_copy(update=LENIENT))
+    opened = open_data(data.model_copy(update=LENIENT))
     examined: dict[int, Examined] = {}
     pools: list[Source] = []  # kept alive, so that ids stay unique
     skip, lost = data.on_bad_example == "skip", list[str]()
@@ -51,7 +54,15 @@ def check_boxes(experiment: ImageDetection, progress: Callable[[int, int], None]
 
 def _boxed(files: FileSource, number: int, image: np.ndarray, share: float) -> np.ndarray:
     classes = files.fields[CLASSES][number]
-    return figures.overlaid(image, boxes=files.fields[BOXES][number][classes >= 0] * share, names=classes[classes >= 0])
+    boxes = files.fields[BOXES][number][classes >= 0] * share
+    if THINGS not in files.fields:
+        return figures.overlaid(image, boxes=boxes, names=classes[classes >= 0])
+    from PIL import Image
+
+    with Image.open(io.BytesIO(files.fields[THINGS][number])) as stored:
+        things = np.asarray(stored)
+    rows, columns = (np.minimum((np.arange(side) / share).astype(int), most - 1) for side, most in zip(image.shape, things.shape))
+    return numbered(image, things[rows][:, columns], boxes)
 
 
 def _read(source: Source, examined: dict[int, Examined]) -> Read:

@@ -11,9 +11,10 @@ from pipelines.data.columns import role_of
 from vision.data.headers import Header
 from vision.data.inspection import headers_of
 from vision.data.masks import layout
-from vision.data.masks.values import Coding, Seen, Value, coding, look, value_of
+from vision.data.masks.values import Coding, Seen, Value, coding, look, numbered, value_of
 
 LOOKED_AT = 300  # masks
+SAMPLED = 40  # of them, where only their kind is asked for
 # files of names that lie beside masks: CamVid's, CVAT's, and those of many courses and challenges
 NAMES = ("classes.txt", "labels.txt", "class_names.txt", "codes.txt", "labelmap.txt", "label_colors.txt", "class_dict.csv", "labels.csv")
 BORDER = 255  # the index that Pascal VOC gives to what is not judged
@@ -74,6 +75,25 @@ def look_at(root: Path) -> SeenMasks | None:
         notes.append(f"Names of classes: {file.relative_to(root)}.")
     shares = {code: count / counts.total() for code, count in counts.items()}
     return SeenMasks(len(train.images), headers, sampled, known, shares, names, roles.get("validation"), roles.get("test"), notes)
+
+
+def numbers_things(root: Path) -> bool:
+    """Whether the masks beside a folder's pictures number things: with 16 bits a pixel, or 0 to any number in each picture."""
+    from PIL import Image
+
+    parts = layout.find(root) if root.is_dir() else {}
+    masks = next((part.masks for name, part in parts.items() if role_of(name) == "train" or name == layout.WHOLE), [])[:SAMPLED]
+    seen = list[Seen]()
+    for file in masks:
+        try:
+            with Image.open(file) as image:
+                wide = image.mode.startswith("I")
+            if wide:
+                return True
+            seen.append(look(file))
+        except (OSError, ValueError):
+            continue
+    return bool(seen) and numbered(seen) > 0
 
 
 def _sample(train: layout.Part) -> list[Seen]:
