@@ -11,7 +11,7 @@ import tensorflow as tf
 from pipelines.base.errors import ConfigError
 from pipelines.task.units import EXAMPLES
 from vision.models import detector, yolox
-from vision.outputs import box_loss
+from vision.outputs import box_errors, box_loss
 from vision.outputs.box_metrics import Judged
 from vision.outputs.boxes import Boxes
 from vision.settings import BoxEvaluate, BoxLoss, SmallDetector
@@ -212,3 +212,30 @@ def test_a_detector_has_a_place_for_each_cell_and_says_which_sizes_it_takes():
     assert float(tf.reduce_max(tf.nn.sigmoid(found[..., 4:]))) < 0.05
     with pytest.raises(ConfigError, match=r"set \[64, 96\]"):
         detector.small(settings, image_size=(60, 96), **common)
+
+
+def test_mistakes_have_their_kinds_and_costs():
+    true = {"boxes": np.array([[[0, 0, 10, 10], [20, 20, 30, 30], [50, 50, 60, 60], [80, 0, 90, 10]]], np.float32),
+            "classes": np.array([[0, 1, 0, 1]])}
+    given = {"boxes": np.array([[[0, 0, 10, 10], [0, 0, 10, 9], [20, 20, 30, 30], [53, 53, 63, 63], [70, 70, 75, 75]]], np.float32),
+             "classes": np.array([[0, 0, 0, 0, 1]]), "scores": np.array([[0.9, 0.8, 0.7, 0.6, 0.3]])}
+    rows = {row["kind"]: row for row in box_errors.table(given, true, [0.1, 0.5])}
+    assert {kind: row["count"] for kind, row in rows.items()} == {
+        "class": 1, "place": 1, "class and place": 0, "copy": 1, "ground": 0, "missed": 1}  # the ground's score is below its threshold
+    # the first class has two true boxes, of which one is found first: 51 of 101 recalls have precision 1; the second has none
+    assert rows["place"]["costs_ap50"] == pytest.approx(50 / 101 * (2 / 4) / 2)
+    assert rows["class"]["costs_ap50"] == pytest.approx(51 / 101 / 2)
+    assert rows["copy"]["costs_ap50"] == rows["ground"]["costs_ap50"] == 0.0 and rows["missed"]["costs_ap50"] == pytest.approx(0.0)
+
+
+def test_the_precision_behind_the_costs_is_that_of_pycocotools():
+    answers, targets = random_answers()
+    judged = Judged(answers, targets, ["a", "b", "c"])
+    kinds = [box_errors._sorted_out(answers, targets, picture, box_errors.overlaps_of_boxes(answers, targets, picture))
+             for picture in range(40)]
+    scores, labels = (np.concatenate([row[part] for row in kinds]) for part in (1, 2))
+    right = np.concatenate([row[0] for row in kinds]) == ""
+    true = np.bincount(targets["classes"][targets["classes"] >= 0], minlength=3)
+    assert box_errors._mean_ap(scores, right, labels, true) == pytest.approx(judged.metrics(sizes=False)["ap50"], abs=2e-3)
+    rows = box_errors.table(answers, targets, judged.thresholds())
+    assert all(row["costs_ap50"] >= -1e-9 for row in rows) and sum(row["count"] for row in rows) > 40

@@ -53,4 +53,4 @@ def pictures(output: Any, answers: dict[str, np.ndarray], targets: dict[str, np.
             images.append(numbered(image, things * np.concatenate([[False], there])[things], boxes))
         true = int((targets[CLASSES][number] >= 0).sum())
         captions += [source.name(number).rpartition("/")[2], f"found: {int(given.sum())} of {true}"]
-    return figures.image_grid(np.stack(images), captions, title="Worst pictures: their boxes, and those found", columns=4)
+    return figures.image_grid(np.stack(images), captions, title="Worst pictures: what is there, and what is found", columns=4)

@@ -13,7 +13,7 @@ from pipelines.task.results import Baseline, Judgement, worst_numbers
 from vision.data import geometry
 from vision.data.boxes.open import BOXES, CLASSES, NONE
 from vision.models.detector import cells
-from vision.outputs import answer_files, box_figures, box_loss
+from vision.outputs import answer_files, box_errors, box_figures, box_loss
 from vision.outputs.box_metrics import MAIN, MATCH, Judged
 from vision.settings import ImageDetection
 
@@ -138,6 +138,8 @@ class Boxes(Output):
         """Condensed answers and targets, matched as COCO matches them."""
         return Judged(answers, targets, self.classes)
 
+    overlaps = staticmethod(box_errors.overlaps_of_boxes)
+
     def choose(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> dict[str, Any]:
         return {"thresholds": self.judged(answers, targets).thresholds()}
 
@@ -155,8 +157,9 @@ class Boxes(Output):
         each = judged.by_picture(chosen)
         given = (answers["scores"] >= np.array(chosen)[answers[CLASSES]]) & (answers["scores"] > 0)
         names = [source.name(number) for number in range(len(source))]
+        tables = {"classes": judged.by_class(chosen), "mistakes": box_errors.table(answers, targets, chosen, self.overlaps)}
         judgement = Judgement(
-            judged.with_intervals(settings.bootstrap, units), {"classes": judged.by_class(chosen)}, units=units, notes=units.notes(),
+            judged.with_intervals(settings.bootstrap, units), tables, units=units, notes=units.notes(),
             predictions={"example": names, "boxes": (targets[CLASSES] >= 0).sum(1), "found": given.sum(1), "box_f1": each})
         threshold = "chosen on validation" if self.facts.get("thresholds") else "0.5"
         judgement.notes.append(f"A box is found where one of its class overlaps it by {MATCH:g} or more; those are given whose score "

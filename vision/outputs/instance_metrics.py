@@ -59,22 +59,27 @@ def _groups(values: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, list[np.
     return different, np.split(order, begins[1:])
 
 
+def overlaps_of_masks(answers: Mapping[str, np.ndarray], targets: Mapping[str, np.ndarray], picture: int) -> np.ndarray:
+    """As vision.outputs.box_errors.overlaps_of_boxes, of masks."""
+    mine, own = answers[CLASSES].shape[1] + 1, targets[CLASSES].shape[1] + 1
+    pairs = answers[THINGS][picture].ravel().astype(np.int64) * own + targets[THINGS][picture].ravel()
+    table = np.bincount(pairs, minlength=mine * own).reshape(mine, own)
+    common = table[1:, 1:]
+    union: np.ndarray = table[1:].sum(1)[:, None] + table[:, 1:].sum(0)[None] - common
+    return common / np.maximum(union, 1)
+
+
 def panoptic_sums(answers: Mapping[str, np.ndarray], targets: Mapping[str, np.ndarray], thresholds: Sequence[float]) -> np.ndarray:
     """Of each picture and class the sum of the overlaps of pairs, pairs, things given that belong to none, and true ones,
     [n, classes, 4] float64. A pair is of one class and overlaps by more than a half, so that each thing is in one at most."""
     limits = np.asarray(thresholds)
     sums = np.zeros((len(targets[CLASSES]), len(limits), 4))
-    for picture, (given, true) in enumerate(zip(answers[THINGS], targets[THINGS])):
-        mine, own = answers[CLASSES][picture], targets[CLASSES][picture]
-        scores = answers["scores"][picture]
+    for picture, (mine, own) in enumerate(zip(answers[CLASSES], targets[CLASSES])):
+        overlap, scores = overlaps_of_masks(answers, targets, picture), answers["scores"][picture]
         shown = (scores >= limits[mine]) & (scores > 0)
-        table = np.bincount(given.ravel().astype(np.int64) * (len(own) + 1) + true.ravel(), minlength=(len(mine) + 1) * (len(own) + 1))
-        table = table.reshape(len(mine) + 1, len(own) + 1)
-        common = table[1:, 1:]
-        union = table[1:].sum(1)[:, None] + table[:, 1:].sum(0)[None] - common
-        pairs = shown[:, None] & (mine[:, None] == own[None]) & (common > MATCH * union)
+        pairs = shown[:, None] & (mine[:, None] == own[None]) & (overlap > MATCH)
         first, second = np.nonzero(pairs)
-        np.add.at(sums[picture], (mine[first], 0), (common / np.maximum(union, 1))[first, second])
+        np.add.at(sums[picture], (mine[first], 0), overlap[first, second])
         np.add.at(sums[picture], (mine[first], 1), 1)
         np.add.at(sums[picture], (mine[shown & ~pairs.any(1)], 2), 1)
         np.add.at(sums[picture], (own[(own >= 0) & ~pairs.any(0)], 3), 1)

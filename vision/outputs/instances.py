@@ -15,7 +15,7 @@ from vision.data import geometry
 from vision.data.boxes.open import BOXES, CLASSES, THINGS
 from vision.outputs import answer_files, box_loss, instance_baseline, mask_figures, mask_network
 from vision.outputs.boxes import Boxes
-from vision.outputs.instance_metrics import PIXEL, JudgedThings, panoptic_quality, panoptic_sums
+from vision.outputs.instance_metrics import PIXEL, JudgedThings, overlaps_of_masks, panoptic_quality, panoptic_sums
 from vision.settings import ImageInstances
 
 BESIDE = 0.1  # of a box's sides: how far a mask may reach beyond it
@@ -134,6 +134,8 @@ class Instances(Boxes):
         maps = answers["place"]
         area = 1.0 / np.abs(maps[:, 0, 0] * maps[:, 1, 1])
         return ({**given, THINGS: answers[THINGS].astype(np.uint16), PIXEL: area}, {**true, THINGS: targets[THINGS].astype(np.uint16)})
+
+    overlaps = staticmethod(overlaps_of_masks)
 
     def judged(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> JudgedThings:
         return JudgedThings(answers, targets, self.classes)

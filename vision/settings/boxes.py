@@ -13,8 +13,9 @@ from pipelines.encoders.settings import PretrainedModel
 from vision.settings.images import MAX_PIXELS, Count, ImageExperiment, Pixels
 
 declare({"ap": MetricKind("max", True, "AP"), "ap50": MetricKind("max", True, "AP50"), "ap75": MetricKind("max", True, "AP75"),
-         "ap_small": MetricKind("max", True, "AP of small boxes"), "ap_medium": MetricKind("max", True, "AP of medium boxes"),
-         "ap_large": MetricKind("max", True, "AP of large boxes"), "box_f1": MetricKind("max", True, "F1 of boxes")})
+         "ap_small": MetricKind("max", True, "AP of small things"), "ap_medium": MetricKind("max", True, "AP of medium things"),
+         "ap_large": MetricKind("max", True, "AP of large things"), "box_f1": MetricKind("max", True, "F1 of things"),
+         "costs_ap50": MetricKind("min", True, "Costs in AP50")})
 
 BOX_SOURCES = Variants("source", "source")
 
