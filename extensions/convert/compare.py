@@ -30,7 +30,8 @@ class Compared:
     """
     Attributes:
         score: of the converted model; lost: score of the model less that, in points of a hundred; None where the task scores no example.
-        largest: difference of any number of the answers.
+        largest: difference of any answer: of numbers beyond 1 as a share of them, of whole numbers the share that differ; of ranked
+            answers, whose order a tie may turn, of 99 examples in 100.
     """
 
     score: Metric | None
@@ -64,7 +65,7 @@ class Comparison:
         self.calibration = self._inputs(_some(train, min(CALIBRATED, room)))[0]
         self._answers = self._answered(core)
         self._each = self._scored(self._answers)
-        self.score = _mean(self._each) if self._each is not None else None
+        self.score = _score(self._each)
 
     @property
     def batch(self) -> np.ndarray:
@@ -86,22 +87,28 @@ class Comparison:
         for name, value in answers.items():
             if value.shape != self._answers[name].shape or not np.isfinite(value).all():
                 raise ConfigError(f"its {name} has the shape {value.shape}, or numbers that are not finite")
-        largest = max(float(np.abs(value.astype(np.float64) - self._answers[name]).max()) for name, value in answers.items())
+        off = np.max([_difference(value, self._answers[name]) for name, value in answers.items()], 0)
+        largest = float(np.quantile(off, 0.99, method="lower") if self._run.task.output.answers.ranked else off.max())
         if self._each is None:
             return Compared(None, None, largest)
         each = self._scored(answers)
         sign = 1 if self._run.task.output.watch[1] == "max" else -1
-        return Compared(_mean(each), _mean(100.0 * sign * (self._each - each)), largest)
+        return Compared(_score(each), _score(100.0 * sign * (self._each - each)), largest)
 
     def _answered(self, compute: Compute) -> dict[str, np.ndarray]:
         parts = [compute(self.inputs[start:start + BATCH]) for start in range(0, len(self.inputs), BATCH)]
         return {name: np.concatenate([part[place] for part in parts]) for place, name in enumerate(self._core.answers)}
 
     def _scored(self, answers: dict[str, np.ndarray]) -> Any:
-        """The metric of each example, or None where the task has none. Raises ConfigError for answers that are none."""
+        """The metric of each example, or the number of all together where it is one of the whole set; None where the task has none. Raises
+        ConfigError for answers that are none."""
         task = self._run.task
         try:
-            return task.output.each(*task.output.condense(dict(answers), dict(self._targets)))
+            beside = {name: self._targets[name] for name in task.output.answers.beside}
+            condensed = task.output.condense({**answers, **beside}, dict(self._targets))
+            if self.metric in task.output.set_scores.better:
+                return task.output.set_scores.compute(*condensed)[self.metric]
+            return task.output.each(*condensed)
         except TypeError:
             return None
         except ValueError as error:
@@ -119,7 +126,21 @@ def _some(source: Source, count: int) -> Source:
     return source.subset(np.sort(np.random.default_rng(0).permutation(len(source))[:count]))
 
 
-def _mean(each: np.ndarray) -> Metric:
+def _difference(value: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Of each example, [n] float64."""
+    rows = [one.reshape(len(one), -1) for one in (value, known)]
+    if not np.issubdtype(value.dtype, np.floating):
+        different: np.ndarray = (rows[0] != rows[1]).mean(1)
+        return different
+    first, second = (one.astype(np.float64) for one in rows)
+    largest: np.ndarray = (np.abs(first - second) / np.maximum(np.abs(second), 1.0)).max(1)
+    return largest
+
+
+def _score(each: Any) -> Metric | None:
+    """The mean over examples; of a number itself, without an interval."""
+    if each is None or not isinstance(each, np.ndarray):
+        return None if each is None else Metric(float(each))
     return intervals.mean(each[~np.isnan(each)].astype(np.float64), resamples=1000)
 
 

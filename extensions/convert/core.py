@@ -87,7 +87,7 @@ def input_of(task: Task) -> tf.TensorSpec:
 
 
 def prepared(task: Task, raw: Tensors) -> tuple[Any, Tensors]:
-    """Raw input as (the model's input, the `warning` that came with it, if any); in graph."""
+    """Raw input as (the model's input, the `warning` that came with it, if any, and what stands beside answers); in graph."""
     examples = task.input.receive(raw)
     inputs, _ = task.prepare({name: value for name, value in examples.items() if name != WARNING})
-    return inputs, {name: value for name, value in examples.items() if name == WARNING}
+    return inputs, {name: value for name, value in examples.items() if name == WARNING} | task.passed_by(examples)

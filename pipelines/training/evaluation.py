@@ -108,11 +108,12 @@ class Evaluator:
         return _sides(arrays)
 
     def features(self, function: Callable[[Any], tf.Tensor]) -> tuple[np.ndarray, Arrays]:
-        """(what `function` makes of the model's inputs, in graph, [examples, ...]; the targets), in the order of the source."""
+        """(what `function` makes of the model's inputs, in graph, [examples, ...]; the targets, and what stands beside answers), in the
+        order of the source."""
         def replica_step(step: tf.Tensor, examples: Any) -> dict:
             examples = self._examples(step, examples)
             inputs, _ = self._prepare(examples)
-            return _named({"features": function(inputs)}, self.task.output.targets(examples))
+            return _named({"features": function(inputs)}, self.task.output.targets(examples) | self.task.passed_by(examples))
 
         def run(step: tf.Tensor, iterator: Any) -> Any:
             return self.machine.strategy.run(replica_step, args=(step, self._next(iterator)))

@@ -11,7 +11,7 @@ import tensorflow as tf
 from pipelines.base.errors import ConfigError
 from pipelines.task.units import EXAMPLES
 from vision.models import detector, yolox
-from vision.outputs import box_errors, box_loss
+from vision.outputs import box_errors, box_loss, suppression
 from vision.outputs.box_metrics import Judged
 from vision.outputs.boxes import Boxes
 from vision.settings import BoxEvaluate, BoxLoss, SmallDetector
@@ -239,3 +239,23 @@ def test_the_precision_behind_the_costs_is_that_of_pycocotools():
     assert box_errors._mean_ap(scores, right, labels, true) == pytest.approx(judged.metrics(sizes=False)["ap50"], abs=2e-3)
     rows = box_errors.table(answers, targets, judged.thresholds())
     assert all(row["costs_ap50"] >= -1e-9 for row in rows) and sum(row["count"] for row in rows) > 40
+
+
+def test_suppression_leaves_what_tensorflow_leaves():
+    draw = np.random.default_rng(1)
+    middles, sides = draw.uniform(0, 60, (3, 200, 2)), draw.uniform(5, 40, (3, 200, 2))
+    boxes = tf.constant(np.concatenate([middles, middles + sides], -1).astype(np.float32))
+    chances = tf.constant(draw.uniform(0, 0.6, (3, 200, 4)).astype(np.float32) ** 2)
+    known = tf.image.combined_non_max_suppression(boxes[:, :, None], chances, 40, 40, iou_threshold=0.5, score_threshold=0.01,
+                                                  clip_boxes=False)
+    for compiled in (False, True):
+        kept = tf.function(lambda: suppression.suppress(boxes, chances, most=40, overlap=0.5, least=0.01), jit_compile=compiled)()
+        np.testing.assert_allclose(kept.scores, known.nmsed_scores)
+        np.testing.assert_array_equal(kept.classes, known.nmsed_classes)
+        np.testing.assert_allclose(tf.gather(boxes, kept.places, batch_dims=1), known.nmsed_boxes)
+
+
+def test_few_places_are_padded_and_what_is_too_unsure_is_none():
+    kept = suppression.suppress(tf.constant([[[0.0, 0, 5, 5], [20, 20, 30, 30]]]), tf.constant([[[0.4], [0.005]]]), most=5, overlap=0.5,
+                                least=0.01)
+    assert kept.scores.numpy().tolist() == [[pytest.approx(0.4), 0, 0, 0, 0]] and kept.places.numpy().tolist() == [[0] * 5]

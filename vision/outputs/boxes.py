@@ -13,7 +13,7 @@ from pipelines.task.results import Baseline, Judgement, worst_numbers
 from vision.data import geometry
 from vision.data.boxes.open import BOXES, CLASSES, NONE
 from vision.models.detector import cells
-from vision.outputs import answer_files, box_errors, box_figures, box_loss
+from vision.outputs import answer_files, box_errors, box_figures, box_loss, suppression
 from vision.outputs.box_metrics import MAIN, MATCH, Judged
 from vision.settings import ImageDetection
 
@@ -97,15 +97,15 @@ class Boxes(Output):
             turned, width = outputs[..., :4], float(self.input.image_size[1])
             turned = tf.stack([width - turned[..., 2], turned[..., 1], width - turned[..., 0], turned[..., 3]], -1)
             boxes, chances = tf.concat([boxes, turned], 1), tf.concat([chances, tf.nn.sigmoid(outputs[..., 4:])], 1)
-        return self.suppressed(boxes, chances)
+        return self.suppressed(boxes, chances)[0]
 
-    def suppressed(self, boxes: tf.Tensor, chances: tf.Tensor) -> Tensors:
-        """The best of boxes [batch, places, 4] with probabilities [batch, places, classes], as `answer` gives them."""
+    def suppressed(self, boxes: tf.Tensor, chances: tf.Tensor) -> tuple[Tensors, tf.Tensor]:
+        """(the best of boxes [batch, places, 4] with probabilities [batch, places, classes], as `answer` gives them, the place of each,
+        [batch, most] int32)."""
         settings = self.experiment.evaluate
-        kept = tf.image.combined_non_max_suppression(
-            boxes[:, :, None], chances, max_output_size_per_class=settings.boxes, max_total_size=settings.boxes,
-            iou_threshold=settings.overlap, score_threshold=LEAST, clip_boxes=False)
-        return {BOXES: kept.nmsed_boxes, "scores": kept.nmsed_scores, CLASSES: tf.cast(kept.nmsed_classes, tf.int32)}
+        kept = suppression.suppress(boxes, chances, most=settings.boxes, overlap=settings.overlap, least=LEAST)
+        found = tf.where((kept.scores > 0.0)[..., None], tf.gather(boxes, kept.places, batch_dims=1), 0.0)
+        return {BOXES: found, "scores": kept.scores, CLASSES: kept.classes}, kept.places
 
     def respond(self, answers: Tensors) -> Tensors:
         """boxes [batch, most, 4] float32, cut at the picture's border, labels [batch, most] string, scores [batch, most] float32, those

@@ -94,18 +94,24 @@ class Instances(Boxes):
         """As that of Boxes, and `things`: of a pixel that several claim the one with the best score has it."""
         outputs: Any = model(inputs)
         places = tf.cast(outputs["places"], tf.float32)
-        found = self.suppressed(places[..., :4], tf.nn.sigmoid(places[..., 4:]))
-        distance = tf.reduce_sum(tf.abs(found[BOXES][:, :, None] - places[:, None, :, :4]), -1)
-        drawn = self._drawn(outputs, tf.argmin(distance, -1, tf.int32))  # a box is that of one place
+        found, chosen = self.suppressed(places[..., :4], tf.nn.sigmoid(places[..., 4:]))
+        drawn = self._drawn(outputs, chosen)
         near = mask_network.inside(mask_network.around(found[BOXES], BESIDE), drawn.shape[2], drawn.shape[3],
                                    float(self.experiment.model.mask_stride))
-        drawn = tf.where(near & (found["scores"] > 0)[..., None, None], drawn, NOWHERE)
-        return {**found, THINGS: tf.map_fn(self._owners, drawn, fn_output_signature=tf.TensorSpec(self.input.image_size, tf.int32))}
+        return {**found, THINGS: self._owners(tf.where(near, drawn, NOWHERE), found["scores"] > 0.0)}
 
-    def _owners(self, drawn: tf.Tensor) -> tf.Tensor:
-        """The first of [things, rows, columns] at each pixel, from 1, [height, width] int32."""
-        mine = tf.image.resize(drawn[..., None], self.input.image_size)[..., 0] > 0.0
-        return tf.where(tf.reduce_any(mine, 0), 1 + tf.argmax(mine, 0, tf.int32), 0)
+    def _owners(self, drawn: tf.Tensor, there: tf.Tensor) -> tf.Tensor:
+        """The first of [batch, things, rows, columns] at each pixel, from 1, [batch, height, width] int32; one thing at a time, so that
+        memory holds the masks of one alone."""
+        last = tf.reduce_max(tf.reduce_sum(tf.cast(there, tf.int32), -1))
+
+        def draw(number: tf.Tensor, owners: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            mine = tf.image.resize(tf.gather(drawn, number - 1, axis=1)[..., None], self.input.image_size)[..., 0] > 0.0
+            mine &= tf.gather(there, number - 1, axis=1)[:, None, None]
+            return number - 1, tf.where(mine, number, owners)
+
+        nobody = tf.zeros([tf.shape(drawn)[0], *self.input.image_size], tf.int32)
+        return tf.while_loop(lambda number, _: number > 0, draw, (last, nobody))[1]
 
     def respond(self, answers: Tensors) -> Tensors:
         """As that of Boxes, and mask and overlay, [batch] string each."""

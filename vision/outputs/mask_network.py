@@ -19,22 +19,20 @@ def logits(features: tf.Tensor, controls: tf.Tensor, middles: tf.Tensor, strides
         middles, strides: x and y of the place of each, and the stride of its level, [batch, things, 2] and [batch, things, 1], in pixels.
         pixel: stride of the features.
     """
-    rows, columns, width = features.shape[1:]
+    (rows, columns, width), things = features.shape[1:], controls.shape[1]
     sizes = [(width + 2) * width, width, width * width, width, width, 1]
     first, first_bias, second, second_bias, third, third_bias = tf.split(controls, sizes, -1)
-    shape = tf.shape(controls)[:2]
-    first = tf.reshape(first, [*tf.unstack(shape), width + 2, width])
-    second = tf.reshape(second, [*tf.unstack(shape), width, width])
+    first, second = tf.reshape(first, [-1, things, width + 2, width]), tf.reshape(second, [-1, things, width, width])
     grid = tf.stack(tf.meshgrid((tf.range(columns, dtype=tf.float32) + 0.5) * pixel, (tf.range(rows, dtype=tf.float32) + 0.5) * pixel), -1)
-    grid = tf.reshape(grid, [-1, 2])
-    flat = tf.reshape(features, [shape[0], rows * columns, width])
+    seen = tf.reshape(tf.concat([features, tf.zeros_like(features[..., :2]) + grid], -1), [-1, rows * columns, width + 2])
     # (grid - middle) / reach times its weights, without a tensor of every thing's distances
     slope = first[:, :, width:] / (REACH * strides[..., None])
-    begin = first_bias - tf.einsum("btc,btco->bto", middles, slope)
-    x = tf.einsum("bpc,btco->btpo", flat, first[:, :, :width]) + tf.einsum("pc,btco->btpo", grid, slope) + begin[:, :, None]
-    x = tf.nn.relu(tf.einsum("btpi,btio->btpo", tf.nn.relu(x), second) + second_bias[:, :, None])
-    x = tf.einsum("btpi,bti->btp", x, third) + third_bias
-    return tf.reshape(x, [*tf.unstack(shape), rows, columns])
+    begin = first_bias - tf.reduce_sum(middles[..., None] * slope, 2)
+    first = tf.transpose(tf.concat([first[:, :, :width], slope], 2), [0, 2, 1, 3])
+    x = tf.matmul(seen, tf.reshape(first, [-1, width + 2, things * width]))
+    x = tf.transpose(tf.reshape(x, [-1, rows * columns, things, width]), [0, 2, 1, 3])
+    x = tf.nn.relu(tf.matmul(tf.nn.relu(x + begin[:, :, None]), second) + second_bias[:, :, None])
+    return tf.reshape(tf.matmul(x, third[..., None]) + third_bias[:, :, None], [-1, things, rows, columns])
 
 
 def losses(given: tf.Tensor, true: tf.Tensor, boxes: tf.Tensor, pixel: float) -> tf.Tensor:
