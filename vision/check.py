@@ -1,5 +1,6 @@
 """`quartet check` for images: every image decoded once, compared by its pixels."""
 
+import io
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,7 @@ from vision.data import examples
 from vision.data.boxes.check import check_boxes
 from vision.data.instances.open import open_instances
 from vision.data.masks import values
-from vision.data.masks.open import MASK, look_at, open_masks
+from vision.data.masks.open import look_at, masks_of, open_masks
 from vision.data.masks.splits import class_names, coding_of
 from vision.data.scan import Examined, examine
 from vision.data.sources import open_data
@@ -57,7 +58,7 @@ def check_masks(experiment: ImageSegmentation, progress: Callable[[int, int], No
         found, (seen, _) = _read(source, examined), look_at(source, data)
         if not known:  # train comes first
             known.append(coding_of({"train": [one for one in seen if one is not None]}, data, opened.place))
-            opened.classes[:] = class_names(known[0], data)
+            opened.classes[:] = [opened.classes[code] for code in known[0].values] if opened.classes else class_names(known[0], data)
         numbers = {code: number for number, code in enumerate(known[0].values)}
         strange = {number: why for number, one in enumerate(seen) if one is not None and (why := values.unknown(one, known[0]))}
         found.bad = sorted((strange | dict(found.bad)).items())
@@ -73,7 +74,8 @@ def _masked(source: Source, bad: set[int], known: values.Coding) -> bytes:
     classes = dict(zip(*known.decoded))
 
     def over(files: FileSource, number: int, image: np.ndarray, share: float) -> np.ndarray:
-        mask = values.codes_in(Path(files.beside[MASK][number]), known.kind)
+        stored = masks_of(files)[number]
+        mask = values.codes_in(Path(stored) if isinstance(stored, str) else io.BytesIO(stored), known.kind)
         rows, columns = (np.minimum((np.arange(side) / share).astype(int), most - 1) for side, most in zip(image.shape, mask.shape))
         numbers = np.vectorize(lambda code: classes.get(code, values.VOID), otypes=[np.uint8])(mask[rows][:, columns])
         return tinted(image, numbers, len(known.values))

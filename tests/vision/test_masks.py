@@ -74,6 +74,44 @@ def test_pictures_and_masks_are_found(tmp_path, make, counts):
     assert all(mask.stem.startswith(image.stem) for part in parts.values() for image, mask in zip(part.images, part.masks))
 
 
+def a_file_for_each_class(root, how):
+    """The same masks, of which `square` claims what `disc` does, too."""
+    write(root, range(20))
+    for file in sorted((root / "masks").iterdir()):
+        mask = np.asarray(Image.open(file))
+        file.unlink()
+        for number, name in ((1, "disc"), (2, "square")):
+            claimed = Image.fromarray(np.where(mask >= number if name == "disc" else mask == number, 255, 0).astype(np.uint8))
+            place = root / "masks" / (f"{name}/{file.name}" if how == "folders" else f"{file.stem}_{name}.png")
+            place.parent.mkdir(exist_ok=True)
+            claimed.convert("RGB" if how == "folders" else "L").save(place)
+
+
+@pytest.mark.parametrize("how", ["folders", "endings"])
+def test_a_file_for_each_class(tmp_path, how):
+    a_file_for_each_class(tmp_path, how)
+    made, splits = task(tmp_path)
+    assert splits.facts["classes"] == ["background", "disc", "square"]
+    number = int(splits.train.name(0)[-6:-4])
+    np.testing.assert_array_equal(made.input.decode(first(splits.train))["mask"], drawn(number)[1])
+    _, other = task(tmp_path, ", classes: [square, disc, ground]")
+    assert other.facts["classes"] == ["square", "disc", "ground"] and other.facts["class_counts"] == splits.facts["class_counts"][::-1]
+    assert "classes: [background, disc, square]" in new("vision", tmp_path, encoder="none")
+    result = check_masks(experiment(tmp_path))
+    assert not result.failed and result.pictures["examples.png"]
+    with pytest.raises(DataError, match=r"masks of class 'disc', which data\.classes does not name"):
+        task(tmp_path, ", classes: [square, ground]")
+
+
+def test_a_file_for_each_class_that_cannot_be_joined(tmp_path):
+    a_file_for_each_class(tmp_path, "folders")
+    Image.new("L", (9, 9)).save(tmp_path / "masks" / "disc" / "03.png")
+    with pytest.raises(DataError, match=r"03\.png: its masks have several sizes: 9 x 9 px, 40 x 48 px"):
+        task(tmp_path)
+    left = task(tmp_path, ", on_bad_example: skip, most_skipped: 0.5")[1]
+    assert len(left.train) + len(left.validation) + len(left.test) == 19 and len(left.skipped) == 1
+
+
 def test_masks_of_other_names(tmp_path):
     write(tmp_path, range(4))
     for number, file in enumerate(sorted((tmp_path / "masks").iterdir())):
@@ -179,9 +217,9 @@ def test_masks_that_count_things(tmp_path):
         mask = np.zeros((40, 48), np.uint8)
         mask[:number % 9 + 1, :] = np.arange(1, number % 9 + 2)[:, None]
         Image.fromarray(mask).save(tmp_path / f"masks/{number:02}.png")
-    for read in (lambda: load_masks(experiment(tmp_path)), lambda: new("vision", tmp_path, encoder="none")):
-        with pytest.raises(DataError, match="numbers of things, each of its own"):
-            read()
+    with pytest.raises(DataError, match=r"numbers of things, each of its own .*task: vision\.instances"):
+        load_masks(experiment(tmp_path))
+    assert "task: vision.instances" in new("vision", tmp_path, encoder="none")
 
 
 def test_one_palette_for_all(tmp_path):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pipelines.base.errors import DataError
 from pipelines.data.files import FileSource
 from pipelines.data.opened import Opened
 from pipelines.stores.remote import local
@@ -26,6 +27,9 @@ def open_instances(data: InstanceData) -> Opened[FileSource]:
     pairs, found = open_masks(data), Annotated({})
     for name in pairs.names:
         source = pairs.load(name)
+        if MASK not in source.beside:
+            raise DataError(f"{pairs.place}: has a mask for each class, and things need one that numbers them; task: vision.segmentation "
+                            "learns classes")
         found.splits[name] = [Picture(Path(image), np.zeros((0, 4)), [], [], Path(mask))
                               for image, mask in zip(source.paths, source.beside[MASK])]
     return opened(found, Path(pairs.place), data, partial(_examined, data=data))

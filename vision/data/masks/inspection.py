@@ -1,6 +1,7 @@
 """What `quartet new` sees of pictures with masks: which values there are, what may be their names, sizes. Imports no TensorFlow."""
 
 import csv
+import io
 import re
 from collections import Counter
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from pipelines.base.errors import DataError
 from pipelines.data.columns import role_of
 from vision.data.headers import Header
 from vision.data.inspection import headers_of
-from vision.data.masks import layout
+from vision.data.masks import by_class, layout
 from vision.data.masks.values import Coding, Seen, Value, coding, look, numbered, value_of
 
 LOOKED_AT = 300  # masks
@@ -51,6 +52,7 @@ def look_at(root: Path) -> SeenMasks | None:
     parts = layout.find(root) if root.is_dir() else {}
     if not parts:
         return None
+    joined = by_class.join(parts.values(), None, root, skip=True)
     roles = {role_of(name): name for name in parts}
     train = parts.get(roles.get("train") or layout.WHOLE)
     if train is None or not train.images:
@@ -70,7 +72,9 @@ def look_at(root: Path) -> SeenMasks | None:
         notes.append(f"Value {BORDER} ({share:.1%} of the pixels) is taken for what is not judged, as Pascal VOC has it.")
     if train.alone:
         notes.append(f"{len(train.alone):,} pictures of train have no mask, such as {train.alone[0].name}.")
-    names, file = _names(root, known)
+    if joined:
+        notes.append(f"There is a mask for each class: {', '.join(joined)}.")
+    names, file = ([joined[code] for code in known.values], None) if joined else _names(root, known)
     if file is not None:
         notes.append(f"Names of classes: {file.relative_to(root)}.")
     shares = {code: count / counts.total() for code, count in counts.items()}
@@ -82,9 +86,9 @@ def numbers_things(root: Path) -> bool:
     from PIL import Image
 
     parts = layout.find(root) if root.is_dir() else {}
-    masks = next((part.masks for name, part in parts.items() if role_of(name) == "train" or name == layout.WHOLE), [])[:SAMPLED]
+    train = next((part for name, part in parts.items() if role_of(name) == "train" or name == layout.WHOLE), None)
     seen = list[Seen]()
-    for file in masks:
+    for file in (mask for mask in train.masks[:SAMPLED] if isinstance(mask, Path)) if train is not None else ():
         try:
             with Image.open(file) as image:
                 wide = image.mode.startswith("I")
@@ -100,9 +104,10 @@ def _sample(train: layout.Part) -> list[Seen]:
     found, wrong = list[Seen](), ""
     for number in range(0, len(train.masks), max(1, len(train.masks) // LOOKED_AT)):
         try:
-            found.append(look(train.masks[number]))
+            mask = train.masks[number]
+            found.append(look(io.BytesIO(mask) if isinstance(mask, bytes) else mask))
         except ValueError as error:
-            wrong = wrong or f"{train.masks[number]}: {error}"
+            wrong = wrong or f"{train.images[number] if isinstance(mask, bytes) else mask}: {error}"
     if not found:
         raise DataError(wrong)
     return found

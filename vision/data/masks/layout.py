@@ -3,7 +3,7 @@ above or below them or not, and Pascal VOC's JPEGImages/ beside SegmentationClas
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipelines.base.errors import DataError
@@ -11,6 +11,7 @@ from pipelines.data.columns import plain, role_of
 from pipelines.data.kinds import MASKS, PICTURES
 from pipelines.data.walk import PassedOver, files_below, folders_in
 from vision.data.files import images_below, is_image_file
+from vision.data.masks.by_class import Files, files_by_class
 
 LISTS = ("ImageSets/Segmentation", "ImageSets")  # Pascal VOC's lists of names, a file for each split
 WHOLE = "all"  # the split of data that come in one piece
@@ -18,11 +19,12 @@ WHOLE = "all"  # the split of data that come in one piece
 
 @dataclass(frozen=True)
 class Part:
-    """A split: each picture with its mask; `alone` are pictures without one."""
+    """A split: each picture with its mask, or with a file for each class in `by_class`; `alone` are pictures without one."""
 
     images: list[Path]
-    masks: list[Path]
+    masks: list[Path | bytes]
     alone: list[Path]
+    by_class: list[Files] = field(default_factory=list)
 
 
 def find(root: Path) -> dict[str, Part]:
@@ -55,7 +57,8 @@ def _pair(folders: Sequence[Path]) -> tuple[Path, ...]:
 
 
 def paired(pictures: Path, masks: Path) -> Part:
-    """Each picture with the mask of its name, or of its name with an ending that all masks have: street_1.jpg and street_1_mask.png.
+    """Each picture with the mask of its name, or of its name with an ending that all masks have: street_1.jpg and street_1_mask.png; or
+    with a file for each class.
 
     Raises:
         DataError: no picture has a mask.
@@ -63,6 +66,10 @@ def paired(pictures: Path, masks: Path) -> Part:
     images, files = images_below(pictures, PassedOver()), images_below(masks, PassedOver())
     by_name = {_name(file, masks): file for file in files}
     names = [_name(image, pictures) for image in images]
+    if classes := files_by_class(names, by_name):
+        there = [number for number, one in enumerate(classes) if one]
+        return Part([images[number] for number in there], [next(iter(classes[number].values())) for number in there],
+                    [image for image, one in zip(images, classes) if not one], [classes[number] for number in there])
     for ending in ("", *_endings(names, list(by_name))):
         found = [by_name.get(name + ending) for name in names]
         if any(found):
@@ -94,5 +101,6 @@ def _listed(root: Path, whole: Part) -> dict[str, Part]:
         wanted = [line.split()[0] for line in file.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
         chosen = [numbers[one] for one in wanted if one in numbers]
         parts[name] = Part([whole.images[one] for one in chosen], [whole.masks[one] for one in chosen],
-                           [] if len(chosen) == len(wanted) else [image for image in whole.alone if image.stem in set(wanted)])
+                           [] if len(chosen) == len(wanted) else [image for image in whole.alone if image.stem in set(wanted)],
+                           [whole.by_class[one] for one in chosen] if whole.by_class else [])
     return {name: part for name, part in parts.items() if part.images}

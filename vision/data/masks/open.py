@@ -3,10 +3,12 @@ bytes of a PNG file}."""
 
 import contextlib
 import hashlib
+import io
 import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +22,7 @@ from pipelines.data.opened import Opened, check_skipped
 from pipelines.data.source import Source, origin
 from pipelines.data.tables import LeftOut, absent_files, column, file_paths, read_table, split_names, values_of
 from pipelines.stores.remote import local
-from vision.data.masks import layout
+from vision.data.masks import by_class, layout
 from vision.data.masks.values import Seen, look
 from vision.data.splits import file_header
 from vision.settings import InstanceData, MaskData
@@ -43,6 +45,7 @@ def _folder(data: MaskData | InstanceData) -> Opened[FileSource]:
     if not parts:
         raise DataError(f"{root}: holds no folder of pictures beside one of masks (images and masks), with folders for train, validation "
                         "and test or without; name the files of both in a table: source: table")
+    classes = by_class.join(parts.values(), getattr(data, "classes", None), root, skip=data.on_bad_example == "skip")
     alone = [f"{image}: has no mask" for part in parts.values() for image in part.alone]
     if alone and data.on_bad_example == "stop":
         raise DataError(f"{alone[0]} (and {len(alone) - 1:,} more); add it, or leave such pictures out with data.on_bad_example: skip")
@@ -51,7 +54,7 @@ def _folder(data: MaskData | InstanceData) -> Opened[FileSource]:
     def load(split: str) -> FileSource:
         return _source(parts[split].images, parts[split].masks, root, data)
 
-    return Opened(str(root), sorted(parts), load, skipped=alone)
+    return Opened(str(root), sorted(parts), load, classes, skipped=alone)
 
 
 def _table(data: MaskData | InstanceData) -> Opened[FileSource]:
@@ -81,13 +84,20 @@ def _table(data: MaskData | InstanceData) -> Opened[FileSource]:
     return Opened(str(path), sorted(set(splits)), load, skipped=skipped)
 
 
-def _source(images: Sequence[Path], masks: Sequence[Path], root: Path, data: MaskData | InstanceData) -> FileSource:
-    source = FileSource(images, key="image", beside={MASK: masks}, root=root)
+def _source(images: Sequence[Path], masks: Sequence[Path | bytes], root: Path, data: MaskData | InstanceData) -> FileSource:
+    files = [mask for mask in masks if not isinstance(mask, bytes)]
+    held: dict[str, Any] = {"beside": {MASK: files}} if len(files) == len(masks) else {"fields": {MASK: np.array(masks, object)}}
+    source = FileSource(images, key="image", root=root, **held)
     if data.group_by == "folder":
         source.groups = np.array([image.parent.name for image in images])
     elif data.group_by == "name":
         source.groups = np.array(groups_in_names([source.relative(number) for number in range(len(source))], data.group_pattern or ""))
     return source
+
+
+def masks_of(source: FileSource) -> Sequence[str | bytes]:
+    """The file of each mask, or its bytes."""
+    return source.beside[MASK] if MASK in source.beside else source.fields[MASK].tolist()
 
 
 def look_at(source: Source, data: MaskData, progress: Callable[[int, int], None] | None = None) -> tuple[list[Seen | None], Bad]:
@@ -112,18 +122,18 @@ def look_at(source: Source, data: MaskData, progress: Callable[[int, int], None]
 
 
 def _looked_at(source: FileSource, progress: Callable[[int, int], None], most: int) -> list[Seen | str]:
-    def one(pair: tuple[str, str]) -> Seen | str:
+    def one(pair: tuple[str, str | bytes]) -> Seen | str:
         size = file_header(pair[0])
         if size is None or size[0] * size[1] > most:
             return "its picture cannot be read, or has too many pixels"
         try:
-            return look(Path(pair[1]), size[:2])
+            return look(Path(pair[1]) if isinstance(pair[1], str) else io.BytesIO(pair[1]), size[:2])
         except ValueError as error:
             return str(error)
 
     found = list[Seen | str]()
     with ThreadPoolExecutor(8) as threads:
-        for seen in threads.map(one, zip(source.paths, source.beside[MASK])):
+        for seen in threads.map(one, zip(source.paths, masks_of(source))):
             if len(found) % 256 == 0:
                 progress(len(found), len(source))
             found.append(seen)

@@ -39,7 +39,7 @@ def load_masks(experiment: ImageSegmentation, *, judging: bool = False, mixed_si
             if part is not None and (problem := values.unknown(one, known)):
                 raise DataError(f"{part.name(number)}: {problem}")
     pixels = values.counts(seen["train"], known)
-    classes = class_names(known, data)
+    classes = [opened.classes[code] for code in known.values] if opened.classes else class_names(known, data)
     unseen = [name for name, count in zip(classes, pixels) if not count]
     if unseen:
         notes.append(f"Train has no pixel of {', '.join(unseen[:8])}{' and others' if len(unseen) > 8 else ''}: none will be found.")

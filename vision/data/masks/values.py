@@ -3,6 +3,7 @@
 The code of a pixel is a number: its grey level, its index in a palette, or of a colour 65536 red + 256 green + blue.
 """
 
+import io
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ class Seen:
     shown: dict[int, int]
 
 
-def look(file: Path, size: tuple[int, int] | None = None) -> Seen:
+def look(file: Path | io.BytesIO, size: tuple[int, int] | None = None) -> Seen:
     """Reads a mask. Raises ValueError that says why it is none, or none for a picture of `size` (height, width)."""
     from PIL import Image
 
@@ -43,11 +44,13 @@ def look(file: Path, size: tuple[int, int] | None = None) -> Seen:
                 _check(image, size)
                 return _seen(image)
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
+        if isinstance(file, io.BytesIO):
+            raise ValueError("its masks cannot be joined") from None
         reason = "the mask is not there" if not file.is_file() else f"the mask cannot be read as PNG: {error}"
         raise ValueError(reason.replace(str(file), file.name)) from None
 
 
-def codes_in(file: Path, kind: str) -> np.ndarray:
+def codes_in(file: Path | io.BytesIO, kind: str) -> np.ndarray:
     """The code of each pixel of a mask as TensorFlow's decoder gives them, [height, width] int64: of a palette those of its colours."""
     from PIL import Image
 
