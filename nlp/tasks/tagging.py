@@ -92,11 +92,6 @@ class Tags(Output):
     experiment: TextTagging
 
     @property
-    def classes(self) -> list[str]:
-        classes: list[str] = self.facts["classes"]
-        return classes
-
-    @property
     def width(self) -> int:
         """Tags that are told apart."""
         return 1 + 2 * len(self.classes)

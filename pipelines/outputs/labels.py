@@ -29,11 +29,6 @@ class Labels(Output):
     answers = Answers(MEANINGS)
 
     @property
-    def classes(self) -> list[str]:
-        classes: list[str] = self.facts["classes"]
-        return classes
-
-    @property
     def width(self) -> int:
         """Outputs of the model."""
         return len(self.classes)

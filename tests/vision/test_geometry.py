@@ -106,7 +106,7 @@ def test_boxes_and_the_way_back():
     np.testing.assert_allclose(geometry.move_boxes(moved, geometry.inverse(maps)), boxes, atol=1e-5)
     both = geometry.then(maps, geometry.inverse(maps))
     np.testing.assert_allclose(both, np.tile(np.eye(2, 3), (2, 1, 1)), atol=1e-6)
-    cut, left = geometry.clip_boxes(moved, (6, 30))
+    cut, left = geometry.clip_boxes(moved, tf.constant([0.0, 0.0, 30.0, 6.0]))
     np.testing.assert_allclose(cut, [[[20.0, 5.0, 30.0, 6.0]], [[0.0, 4.0, 6.0, 6.0]]])
     np.testing.assert_allclose(left, [[10 / 32], [12 / 32]])
 

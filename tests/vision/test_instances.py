@@ -159,10 +159,17 @@ def test_a_network_draws_each_pixel_as_three_layers_would():
         assert given[1, 2, row, column] == pytest.approx(float(x @ third + bias3[0]), abs=1e-5)
 
 
+def test_masks_are_enlarged_as_tensorflow_enlarges_pictures():
+    given = np.random.default_rng(0).normal(size=(2, 3, 5, 7)).astype(np.float32)
+    for size in ((10, 14), (20, 21), (5, 7)):
+        known = tf.image.resize(given.reshape(6, 5, 7, 1), size).numpy().reshape(2, 3, *size)
+        np.testing.assert_allclose(mask_network.enlarged(tf.constant(given), size), known, atol=1e-5)
+
+
 @pytest.fixture(scope="module")
 def task(tmp_path_factory):
     folder = tmp_path_factory.mktemp("instances")
-    masks(made(20), folder)
+    masks(made(28), folder)
     known = experiment(folder)
     splits = InstanceSegmentation(known).splits()
     return InstanceSegmentation(known, splits.facts), splits
@@ -187,6 +194,28 @@ def test_masks_move_with_their_picture(task):
             rows, columns = np.nonzero(map_ == number + 1)
             around = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
             np.testing.assert_allclose(around, boxes[number], atol=1.01)
+
+
+def test_four_pictures_in_one_with_what_lies_in_them(task):
+    made_task, _ = task
+    text = TEXT.format(path=made_task.experiment.data.path, more="") + "augment: {mosaic: 0.7, flip: true, scale: [0.8, 1.4]}\n"
+    augmented, batch = InstanceSegmentation(from_text(text).experiment, made_task.facts), batch_of(task, 16)
+    keys = tf.constant(np.random.default_rng(3).integers(0, 2**31, (16, 2)), tf.int32)
+    how = {"seed": tf.constant([1, 2]), "epoch": tf.constant(0, tf.int64)}
+    images, targets = augmented.prepare(batch, keys=keys, **how)
+    mixed = 0
+    for image, boxes, classes, map_ in zip(images.numpy(), *(targets[name].numpy() for name in (BOXES, CLASSES, THINGS))):
+        there = np.flatnonzero(classes >= 0)
+        mixed += there.max() >= len(classes) // 4
+        for number in there:
+            rows, columns = np.nonzero(map_ == number + 1)
+            np.testing.assert_allclose([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1], boxes[number], atol=1.01)
+            inner = map_ == number + 1
+            assert abs(image[inner].mean() - 128) > 60  # bright or dark, on a grey ground
+    assert 5 <= mixed <= 15  # the others stand alone
+    for part in (slice(0, 8), slice(8, 16)):  # as the parts of two devices
+        mine, _ = augmented.prepare({name: value[part] for name, value in batch.items()}, keys=keys[part], **how)
+        np.testing.assert_array_equal(mine, images[part])
 
 
 def known_outputs(task, batch):

@@ -13,6 +13,8 @@ from pipelines.base.errors import ConfigError
 from pipelines.config.load import from_text
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.run import Call, train
+from pipelines.serving.export import export
+from pipelines.serving.exported import ExportedModel
 from pipelines.serving.load import load_run, task_class
 from pipelines.serving.predict import Predictor
 from tests.data.prepared import require_preset
@@ -46,18 +48,31 @@ def trained(text, folder):
     return load_run(RunFolder(folder / "runs" / "small"), where="cpu"), report
 
 
-def test_it_gives_what_the_original_gives(reference):
-    settings = Yolox(name="yolox", preset=preset())
-    model = yolox.build(settings, image_size=yolox.SIZE, channels=3, classes=80, facts={"classes": reference["classes"].tolist()})
-    (middles, strides), names = cells(yolox.SIZE), ("camvid", "bccd")
+def compared(model, reference):
+    """The largest differences from the original's raw outputs: of middles and sides in strides, and of probabilities."""
+    (middles, strides), names, worst = cells(yolox.SIZE), ("camvid", "bccd"), [0.0, 0.0]
     images = np.stack([reference[f"{name}_image"][..., ::-1] for name in names]).astype(np.float32)
     for name, found in zip(names, model(images).numpy()):
         rows, theirs = reference[f"{name}_rows"], reference[f"{name}_output"]
         boxes, stride = found[rows, :4], strides[rows]
         middle = (boxes[:, :2] + boxes[:, 2:]) / 2 - (middles[rows] - stride / 2)
-        np.testing.assert_allclose(middle / stride, theirs[:, :2], atol=1e-3)
-        np.testing.assert_allclose(np.log((boxes[:, 2:] - boxes[:, :2]) / stride), theirs[:, 2:4], atol=1e-3)
-        np.testing.assert_allclose(tf.nn.sigmoid(found[rows, 4:]), theirs[:, 4:5] * theirs[:, 5:], atol=1e-3)
+        own = np.concatenate([middle / stride, np.log((boxes[:, 2:] - boxes[:, :2]) / stride)], 1)
+        chances = tf.nn.sigmoid(found[rows, 4:]).numpy()
+        worst = np.maximum(worst, [np.abs(own - theirs[:, :4]).max(), np.abs(chances - theirs[:, 4:5] * theirs[:, 5:]).max()])
+    return worst
+
+
+def test_it_gives_what_the_original_gives(reference):
+    model = yolox.build(Yolox(name="yolox", preset=preset()), image_size=yolox.SIZE, channels=3, classes=80,
+                        facts={"classes": reference["classes"].tolist()})
+    assert (compared(model, reference) <= 1e-3).all()
+    kernels = [variable for variable in model.trainable_variables if variable.path.endswith("kernel")]
+    for kernel in (kernels[0], kernels[len(kernels) // 2], kernels[-1]):  # one of its weights another, and it is not the original
+        known = kernel.numpy()
+        kernel.assign(known * 1.02)
+        assert (compared(model, reference) > 1e-3).any()
+        kernel.assign(known)
+    assert (compared(model, reference) <= 1e-3).all()
 
 
 def test_it_answers_as_it_is(reference, tmp_path):
@@ -71,6 +86,9 @@ def test_it_answers_as_it_is(reference, tmp_path):
     np.testing.assert_allclose(answer.values["scores"], reference["camvid_scores"][sure][order], atol=1e-3)
     assert list(answer.values["labels"]) == reference["classes"][reference["camvid_classes"][sure][order]].tolist()
     assert "not judged" in json.dumps(report["notes"]) and len(run.task.facts["encoder"]["checksum"]) == 64
+    (again,) = ExportedModel(export(run, tmp_path / "export")).together([("street", {"image": (tmp_path / "street.png").read_bytes()})])
+    np.testing.assert_allclose(again.values["boxes"], answer.values["boxes"], atol=1e-3)
+    assert list(again.values["labels"]) == list(answer.values["labels"])
 
 
 def test_it_learns_classes_of_ones_own_and_a_finished_run_needs_no_preset(tmp_path):

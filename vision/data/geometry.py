@@ -41,10 +41,11 @@ def move_boxes(boxes: tf.Tensor, maps: tf.Tensor) -> tf.Tensor:
     return tf.concat([tf.minimum(first, second), tf.maximum(first, second)], -1)
 
 
-def clip_boxes(boxes: tf.Tensor, size: tuple[int, int] | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """(boxes cut at the border of a picture of `size` (height, width), [batch, n, 4]; what is left of each one's area, [batch, n])."""
-    high = tf.cast(tf.stack([size[1], size[0], size[1], size[0]]), tf.float32)
-    cut = tf.clip_by_value(boxes, 0.0, high)
+def clip_boxes(boxes: tf.Tensor, part: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """(boxes cut at the border of a part of the picture, left, top, right and bottom [4] or [batch, 4], [batch, n, 4]; what is left of each
+    one's area, [batch, n])."""
+    low, high = (tf.tile(side, [*[1] * (len(side.shape) - 1), 2])[..., None, :] for side in (part[..., :2], part[..., 2:]))
+    cut = tf.clip_by_value(boxes, low, high)
     return cut, tf.math.divide_no_nan(_area(cut), _area(boxes))
 
 

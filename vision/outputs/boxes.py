@@ -10,7 +10,7 @@ import tensorflow as tf
 from pipelines.data.source import Source, Tensors
 from pipelines.task.contract import AnswerFormat, Answers, Condensed, Features, Output, SetScores
 from pipelines.task.results import Baseline, Judgement, worst_numbers
-from vision.data import geometry
+from vision.data import geometry, mosaic
 from vision.data.boxes.open import BOXES, CLASSES, NONE
 from vision.models.detector import cells
 from vision.outputs import answer_files, box_errors, box_figures, box_loss, suppression
@@ -44,11 +44,6 @@ class Boxes(Output):
                        draw=partial(answer_files.drawn_boxes, classes=classes))
 
     @property
-    def classes(self) -> list[str]:
-        classes: list[str] = self.facts["classes"]
-        return classes
-
-    @property
     def width(self) -> int:
         """Classes that a detector tells apart."""
         return len(self.classes)
@@ -69,11 +64,16 @@ class Boxes(Output):
         loss.least_visible or a pixel is left are none; to be judged they are whole."""
         if BOXES not in examples:
             return {}
-        boxes = geometry.move_boxes(examples[BOXES], examples["place"] if changes is None else changes["place"])
         classes = examples[CLASSES]
         if changes is None:
-            return {BOXES: boxes, CLASSES: classes}
-        boxes, left = geometry.clip_boxes(boxes, self.input.image_size)
+            return {BOXES: geometry.move_boxes(examples[BOXES], examples["place"]), CLASSES: classes}
+        if "mosaic" in changes:
+            boxes, left = mosaic.of_boxes(examples[BOXES], changes["place"], changes["mosaic"])
+            classes = tf.concat([tf.gather(classes, other) for other in changes["mosaic"].examples], 1)
+        else:
+            height, width = self.input.image_size
+            moved = geometry.move_boxes(examples[BOXES], changes["place"])
+            boxes, left = geometry.clip_boxes(moved, tf.constant([0.0, 0.0, width, height]))
         seen = (left >= self.experiment.loss.least_visible) & tf.reduce_all(boxes[..., 2:] - boxes[..., :2] >= SIDE, -1)
         return {BOXES: boxes, CLASSES: tf.where(seen, classes, NONE)}
 

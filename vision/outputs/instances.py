@@ -11,7 +11,7 @@ from pipelines.data.source import Source, Tensors
 from pipelines.task import intervals
 from pipelines.task.contract import AnswerFormat, Answers, Condensed, Features
 from pipelines.task.results import Baseline, Judgement
-from vision.data import geometry
+from vision.data import geometry, mosaic
 from vision.data.boxes.open import BOXES, CLASSES, THINGS
 from vision.outputs import answer_files, box_loss, instance_baseline, mask_figures, mask_network
 from vision.outputs.boxes import Boxes
@@ -19,7 +19,7 @@ from vision.outputs.instance_metrics import PIXEL, JudgedThings, overlaps_of_mas
 from vision.settings import ImageInstances
 
 BESIDE = 0.1  # of a box's sides: how far a mask may reach beyond it
-NOWHERE = -10.0  # logit of pixels further away
+FINER = 2  # times: of borders half as far apart as the features a mask is learned better
 BYTE = 255  # things up to which a picture of numbers has 8 bits a pixel
 
 
@@ -54,12 +54,14 @@ class Instances(Boxes):
         things = tf.cast(examples[THINGS], tf.int32)
         if changes is not None and "moved" in changes:
             things = geometry.move_masks(things, changes["moved"], self.input.image_size, 0)
+            if "mosaic" in changes:
+                things = mosaic.of_masks(things, changes["mosaic"], 0, step=int(examples[CLASSES].shape[1]))
         return {**found, THINGS: things}
 
     def loss(self, outputs: Any, targets: Any, training: bool) -> tuple[tf.Tensor, tf.Tensor]:
         """That of boxes, and of each thing that some place learns the loss of the mask which its best place draws; of more than
         loss.things that number of them, times as much."""
-        settings, pixel = self.experiment.loss, self.experiment.model.mask_stride
+        settings, pixel = self.experiment.loss, self.experiment.model.mask_stride // FINER
         each, learned = box_loss.losses(outputs["places"], targets[BOXES], targets[CLASSES], self.places, most=settings.places,
                                         weight=settings.boxes)
         many = tf.shape(targets[CLASSES])[1]
@@ -69,7 +71,7 @@ class Instances(Boxes):
         place, counts, boxes = (tf.gather(value, chosen, batch_dims=1) for value in (place, there, targets[BOXES]))
         given = self._drawn(outputs, place)
         middle = [targets[THINGS][:, row::pixel, column::pixel] for row in (pixel // 2 - 1, pixel // 2)
-                  for column in (pixel // 2 - 1, pixel // 2)]  # the pixels around the middle of each of the mask's
+                  for column in (pixel // 2 - 1, pixel // 2)]  # the four pixels around the middle of each of the mask's
         true = tf.add_n([tf.cast(part[:, None] == 1 + chosen[..., None, None], tf.float32) for part in middle]) / 4.0
         masks = tf.where(counts, mask_network.losses(given, true, boxes, float(pixel)), 0.0)
         share = tf.math.divide_no_nan(_count(there), _count(counts))
@@ -83,10 +85,12 @@ class Instances(Boxes):
         return tf.math.top_k(tf.where(there, drawn, -1.0), most).indices
 
     def _drawn(self, outputs: Any, place: tf.Tensor) -> tf.Tensor:
-        """The masks that the networks of some places draw, [batch, things, rows, columns] float32 logits."""
+        """The masks that the networks of some places draw, FINER than the features, [batch, things, rows, columns] float32 logits."""
         controls = tf.gather(tf.cast(outputs["controls"], tf.float32), place, batch_dims=1)
         middles, strides = (tf.gather(tf.constant(value), place) for value in self.places)
-        return mask_network.logits(tf.cast(outputs["features"], tf.float32), controls, middles, strides, self.experiment.model.mask_stride)
+        features = tf.cast(outputs["features"], tf.float32)
+        drawn = mask_network.logits(features, controls, middles, strides, self.experiment.model.mask_stride)
+        return mask_network.enlarged(drawn, (FINER * drawn.shape[2], FINER * drawn.shape[3]))
 
     # ---- answers
 
@@ -97,16 +101,17 @@ class Instances(Boxes):
         found, chosen = self.suppressed(places[..., :4], tf.nn.sigmoid(places[..., 4:]))
         drawn = self._drawn(outputs, chosen)
         near = mask_network.inside(mask_network.around(found[BOXES], BESIDE), drawn.shape[2], drawn.shape[3],
-                                   float(self.experiment.model.mask_stride))
-        return {**found, THINGS: self._owners(tf.where(near, drawn, NOWHERE), found["scores"] > 0.0)}
+                                   float(self.experiment.model.mask_stride // FINER))
+        return {**found, THINGS: self._owners(tf.where(near, tf.nn.sigmoid(drawn), 0.0), found["scores"] > 0.0)}
 
     def _owners(self, drawn: tf.Tensor, there: tf.Tensor) -> tf.Tensor:
-        """The first of [batch, things, rows, columns] at each pixel, from 1, [batch, height, width] int32; one thing at a time, so that
-        memory holds the masks of one alone."""
+        """The first of probabilities [batch, things, rows, columns] that is a half or more at each pixel, from 1, [batch, height, width]
+        int32; one thing at a time, so that memory holds the masks of one alone. They, not logits, are enlarged: these would move borders to
+        the side that is less sure."""
         last = tf.reduce_max(tf.reduce_sum(tf.cast(there, tf.int32), -1))
 
         def draw(number: tf.Tensor, owners: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            mine = tf.image.resize(tf.gather(drawn, number - 1, axis=1)[..., None], self.input.image_size)[..., 0] > 0.0
+            mine = mask_network.enlarged(tf.gather(drawn, number - 1, axis=1), self.input.image_size) > 0.5
             mine &= tf.gather(there, number - 1, axis=1)[:, None, None]
             return number - 1, tf.where(mine, number, owners)
 

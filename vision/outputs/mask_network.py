@@ -4,6 +4,7 @@ A thing's network is three 1 x 1 convolutions over features that all things of a
 that found the thing; its weights are what the detector gives at that place.
 """
 
+import numpy as np
 import tensorflow as tf
 
 REACH = 8.0  # strides of a place's level within which a pixel's distance from it is 1 or less
@@ -33,6 +34,22 @@ def logits(features: tf.Tensor, controls: tf.Tensor, middles: tf.Tensor, strides
     x = tf.transpose(tf.reshape(x, [-1, rows * columns, things, width]), [0, 2, 1, 3])
     x = tf.nn.relu(tf.matmul(tf.nn.relu(x + begin[:, :, None]), second) + second_bias[:, :, None])
     return tf.reshape(tf.matmul(x, third[..., None]) + third_bias[:, :, None], [-1, things, rows, columns])
+
+
+def enlarged(masks: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
+    """Masks [..., rows, columns] float32 of another size (rows, columns), between the middles of pixels linearly, by matrix products."""
+    rows, columns = (tf.constant(_between(int(old), new)) for old, new in zip(masks.shape[-2:], size))
+    return tf.matmul(tf.matmul(rows, masks), columns, transpose_b=True)
+
+
+def _between(old: int, new: int) -> np.ndarray:
+    """[new, old] float32: the shares of old pixels in each new one."""
+    place = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
+    first = np.minimum(place.astype(int), max(old - 2, 0))
+    shares = np.zeros((new, old), np.float32)
+    shares[np.arange(new), first] = 1 - (place - first)
+    shares[np.arange(new), np.minimum(first + 1, old - 1)] += (place - first).astype(np.float32)
+    return shares
 
 
 def losses(given: tf.Tensor, true: tf.Tensor, boxes: tf.Tensor, pixel: float) -> tf.Tensor:

@@ -11,7 +11,7 @@ from pipelines.data.source import Source, Tensors
 from pipelines.task import intervals
 from pipelines.task.contract import AnswerFormat, Answers, Condensed, Features, Output, kept
 from pipelines.task.results import Baseline, Judgement, worst_examples
-from vision.data import geometry
+from vision.data import geometry, mosaic
 from vision.data.masks.open import MASK
 from vision.data.masks.values import VOID
 from vision.outputs import answer_files, mask_baseline, mask_figures, mask_metrics
@@ -45,11 +45,6 @@ class Masks(Output):
                        formats={"png": AnswerFormat(answer_files.masks)}, draw=answer_files.drawn_mask)
 
     @property
-    def classes(self) -> list[str]:
-        classes: list[str] = self.facts["classes"]
-        return classes
-
-    @property
     def width(self) -> int:
         """Classes that are told apart."""
         return len(self.classes)
@@ -63,6 +58,7 @@ class Masks(Output):
         mask = examples[MASK]
         if changes is not None and "moved" in changes:
             mask = geometry.move_masks(mask, changes["moved"], self.input.image_size, VOID)
+            mask = mosaic.of_masks(mask, changes["mosaic"], VOID) if "mosaic" in changes else mask
         return {MASK: mask}
 
     def loss(self, outputs: tf.Tensor, targets: tf.Tensor, training: bool) -> tuple[tf.Tensor, tf.Tensor]:

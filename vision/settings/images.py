@@ -230,6 +230,9 @@ class Augment(Section):
         min_length=2, max_length=2)
     colour: float = setting(
         0.0, "largest share by which brightness, contrast and saturation change, each by itself", ge=0.0, lt=1.0)
+    mosaic: Share = setting(
+        0.0, "for boxes and masks: how many of the pictures are put together from four of the batch (Bochkovskiy et al. 2020); the same on "
+        "any number of devices whose part of the batch 4 divides", unit="share")
     erase: int = setting(0, "edge of a square set to the mean (Cutout, DeVries and Taylor 2017)", unit="px", ge=0)
     rand_augment: RandAugment | None = setting(None, "RandAugment")
     own: Annotated[Any, AUGMENTATIONS] | None = setting(

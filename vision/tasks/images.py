@@ -18,7 +18,7 @@ from pipelines.encoders.settings import PretrainedModel
 from pipelines.task.contract import Cheap, Decoding, Input, PreparedForm, Read, Requests, Signature, Splits
 from pipelines.task.form import Field
 from pipelines.task.results import Judgement
-from vision.data import augment, geometry, splits
+from vision.data import augment, geometry, mosaic, splits
 from vision.data.decode import decode_image, decode_placed
 from vision.data.facts import ENCODER_FACTS
 from vision.data.files import find_images
@@ -37,7 +37,8 @@ class Images(Input):
     With `places`, for outputs whose answers lie somewhere in the picture, examples also have `sent` ([batch, 2] int32, height and width of
     the picture as it was given, upright) and `place` ([batch, 2, 3] float32, the map from its pixels to those of the image, as
     vision.data.geometry has it), and what was done to them (`changes` of `Output.targets`) has `place` and `moved`: the maps to the
-    augmented image, from the picture as given and from the image as decoded.
+    augmented image, from the picture as given and from the image as decoded; and where four of these are then put together, `mosaic`
+    (vision.data.mosaic.Parts).
     """
 
     places = False
@@ -73,6 +74,8 @@ class Images(Input):
         unfollowed = [name for name in UNFOLLOWED if getattr(self.experiment.augment, name)]
         if self.places and unfollowed:
             raise ConfigError(f"augment.{unfollowed[0]}: what lies in the pictures does not follow it; leave it out")
+        if self.experiment.augment.mosaic and not self.places:
+            raise ConfigError("augment.mosaic: is for boxes and masks; mixup and cutmix put pictures together that have classes")
         model, known = self.experiment.model, {name: self.facts[name] for name in ENCODER_FACTS if name in self.facts}
         size = None
         if isinstance(model, PretrainedModel):
@@ -107,7 +110,11 @@ class Images(Input):
         if self.places:
             moved = augment.moves(images, self.experiment.augment, keys, epoch)
             augmented, _ = augment.augment(images, self.experiment.augment, keys=keys, seed=seed, epoch=epoch, mean=self.facts["mean"])
-            return augmented, {"moved": moved, "place": geometry.then(examples["place"], moved)}
+            changes = {"moved": moved, "place": geometry.then(examples["place"], moved)}
+            if self.experiment.augment.mosaic:
+                changes["mosaic"] = mosaic.drawn(keys, self.image_size, self.experiment.augment.mosaic)
+                augmented = mosaic.of_images(augmented, changes["mosaic"], self.facts["mean"])
+            return augmented, changes
         return augment.augment(images, self.experiment.augment, keys=keys, seed=seed, epoch=epoch, mean=self.facts["mean"])
 
     def stored_images(self, source: Source, numbers: Sequence[int]) -> np.ndarray:
