@@ -16,6 +16,7 @@ from quartet.process import for_python, options_of, tensorflow
 
 if TYPE_CHECKING:
     import keras
+    import PIL.Image
 
     from pipelines.config.schema import Experiment
     from pipelines.serving.load import LoadedRun
@@ -123,18 +124,49 @@ class Run:
         from quartet.inputs import read
 
         with tensorflow():
-            from pipelines.serving.load import reading_as
-            from pipelines.serving.predict import Predictor
-
-            changes = overrides(settings)
-            if self._predictor is None or (batch and self._predictor.batch != batch) or self._read_as != changes:
-                self._predictor, self._read_as = Predictor(reading_as(self._load(), changes), batch=batch), changes
-            one, task = self._predictor, self._predictor.run.task
+            one = self._answering(batch, overrides(settings))
+            task = one.run.task
             shown = Shown.of(one.columns, one.classes, top=top, every=probabilities, details=one.details, ranked=one.ranked)
             answers = [as_object(answer, shown) for answer in one.answers(read(task, inputs))]
         if not answers:
             raise DataError("no input is there")
         return answers
+
+    @for_python
+    def draw(self, files: Any) -> "list[PIL.Image.Image]":
+        """The pictures of files or folders with what is found in them drawn: boxes, masks. A notebook shows one: `run.draw("a.jpg")[0]`.
+
+        Raises:
+            ConfigError: the run has no model, or its task finds nothing in pictures.
+            DataError: a file that cannot be read.
+        """
+        import io
+
+        from PIL import Image
+
+        with tensorflow():
+            one = self._answering()
+            task = one.run.task
+            draw = task.output.answers.draw
+            if draw is None:
+                raise ConfigError(f"{self.path}: {task.experiment.task} finds nothing that could be drawn in pictures")
+            found = list["PIL.Image.Image"]()
+            names = [str(file) for file in ([files] if isinstance(files, (str, Path)) else files)]
+            for answer in one.answers(task.input.requests.read(names)):
+                if answer.error is not None:
+                    raise DataError(f"{answer.name}: {answer.error}")
+                found.append(Image.open(io.BytesIO(draw(answer.name, answer.values))))
+        return found
+
+    def _answering(self, batch: int | None = None, changes: list[str] | None = None) -> "Predictor":
+        """What answers, kept until it is asked for otherwise."""
+        from pipelines.serving.load import reading_as
+        from pipelines.serving.predict import Predictor
+
+        changes = changes or []
+        if self._predictor is None or (batch and self._predictor.batch != batch) or self._read_as != changes:
+            self._predictor, self._read_as = Predictor(reading_as(self._load(), changes), batch=batch), changes
+        return self._predictor
 
     @for_python
     def evaluate(self, *, split: str | None = None, data: Any = None, settings: Settings = None) -> "Evaluation":
