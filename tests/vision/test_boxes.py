@@ -10,11 +10,11 @@ import tensorflow as tf
 
 from pipelines.base.errors import ConfigError
 from pipelines.task.units import EXAMPLES
-from vision.models import detector, yolox
+from vision.models import detector, segmenter, tiles, yolox
 from vision.outputs import box_errors, box_loss, suppression
 from vision.outputs.box_metrics import Judged
 from vision.outputs.boxes import Boxes
-from vision.settings import BoxEvaluate, BoxLoss, SmallDetector
+from vision.settings import BoxEvaluate, BoxLoss, SmallDetector, SmallSegmenter
 
 SIZE, STRIDES = (64, 96), (8, 16, 32)
 WHERE = box_loss.Places(*detector.cells(SIZE))
@@ -36,7 +36,7 @@ BOXES = np.array([[4, 6, 40, 38], [50, 20, 90, 60]], np.float32)
 
 def output(**settings):
     facts = {"classes": ["a", "b"], "image_size": list(SIZE)}
-    experiment = SimpleNamespace(evaluate=BoxEvaluate(**settings), loss=BoxLoss())
+    experiment = SimpleNamespace(evaluate=BoxEvaluate(**settings), loss=BoxLoss(), model=None)
     made = Boxes(SimpleNamespace(experiment=experiment, facts=facts, input=SimpleNamespace(image_size=SIZE)))
     return made
 
@@ -259,3 +259,74 @@ def test_few_places_are_padded_and_what_is_too_unsure_is_none():
     kept = suppression.suppress(tf.constant([[[0.0, 0, 5, 5], [20, 20, 30, 30]]]), tf.constant([[[0.4], [0.005]]]), most=5, overlap=0.5,
                                 least=0.01)
     assert kept.scores.numpy().tolist() == [[pytest.approx(0.4), 0, 0, 0, 0]] and kept.places.numpy().tolist() == [[0] * 5]
+
+
+# ---- tiles
+
+
+def tiled(kind=SmallDetector, **more):
+    return kind(name="small", widths=[4, 4, 8, 8, 8], tile=[64, 96], tile_overlap=0.25, **more)
+
+
+def test_tiles_lie_from_border_to_border():
+    assert tiles.corners((64, 96), (64, 96), 0.2) == [(0, 0)]
+    found = tiles.corners((150, 200), (64, 96), 0.25)
+    assert [top for top, _ in found[::3]] == [0, 43, 86] and [left for _, left in found[:3]] == [0, 52, 104]
+    assert all(later - before <= 0.75 * 64 for before, later in ((0, 43), (43, 86)))
+
+
+def test_what_is_found_in_tiles_is_found_in_the_picture():
+    settings, whole = tiled(width=8, depth=1), (128, 160)
+    how = {"channels": 3, "classes": 2, "mean": [127.0] * 3, "std": [60.0] * 3}
+    over = detector.small(settings, image_size=whole, **how)
+    alone = detector.small(SmallDetector(**{**settings.model_dump(), "tile": None}), image_size=(64, 96), **how)
+    alone.set_weights(over.get_weights())
+    images = np.random.default_rng(0).integers(0, 256, (2, *whole, 3)).astype(np.float32)
+    found, begins = over(images).numpy(), tiles.corners(whole, (64, 96), 0.25)
+    middles, strides = detector.places_of(whole, settings)
+    assert found.shape[1] == len(middles) == len(strides) == len(begins) * len(WHERE.middles)
+    for number, (top, left) in enumerate(begins):
+        part = slice(number * len(WHERE.middles), (number + 1) * len(WHERE.middles))
+        mine = alone(images[:, top:top + 64, left:left + 96]).numpy()
+        mine[..., :4] += [left, top, left, top]
+        np.testing.assert_allclose(found[:, part], mine, rtol=1e-4, atol=1e-3)
+        np.testing.assert_array_equal(middles[part] - WHERE.middles, np.broadcast_to([left, top], WHERE.middles.shape))
+
+
+def test_pixels_that_tiles_share_have_their_mean():
+    settings = tiled(SmallSegmenter, decoder=[4, 4, 4, 4], dropout=0.0)
+    model = segmenter.small(settings, image_size=(100, 150), channels=3, classes=2, mean=[127.0] * 3, std=[60.0] * 3)
+    assert model.output_shape == (None, 100, 150, 2)
+    join = tiles.JoinPixels((100, 150), (64, 96), 0.25)
+    same = tf.fill([len(join.corners), 64, 96, 1], 3.0)
+    np.testing.assert_allclose(join(same), np.full((1, 100, 150, 1), 3.0), rtol=1e-5)
+    with pytest.raises(ConfigError, match=r"model\.tile: 64 x 96 px are more than pictures have, which are of 50 x 150"):
+        segmenter.small(settings, image_size=(50, 150), channels=3, classes=2, mean=[127.0] * 3, std=[60.0] * 3)
+    with pytest.raises(ConfigError, match=r"model\.tile: a detector needs sides that 32 divides, and they are 60 x 96"):
+        detector.check_size((100, 150), SmallDetector(name="small", tile=[60, 96]))
+
+
+@pytest.mark.slow
+def test_a_detector_learns_in_tiles(tmp_path):
+    from pipelines.config.load import from_text
+    from pipelines.runs.folder import RunFolder
+    from pipelines.runs.run import Call, train
+    from pipelines.serving.load import load_run, task_class
+    from pipelines.serving.predict import Predictor
+
+    from . import boxed_pictures
+
+    table = boxed_pictures.table(boxed_pictures.made(24, size=(128, 160), most=6), tmp_path / "data")
+    known = from_text(f"""
+task: vision.detection
+data: {{source: table, path: {table}, validation: 0.25, test: null, image_size: [128, 160]}}
+model: {{name: small, widths: [8, 8, 16, 16, 16], width: 8, depth: 1, tile: [64, 96]}}
+train: {{epochs: 12, batch_size: 4, learning_rate: {{peak: 0.02}}, precision: float32, devices: cpu}}
+augment: {{flip: true}}
+evaluate: {{bootstrap: 100}}
+""")
+    folder = RunFolder(tmp_path / "runs" / "one")
+    report = train(known.experiment, folder, Call("tiles", task_class(known.experiment.task), quiet=True))
+    assert report["metrics"]["validation/ap50"]["value"] > 0.3
+    (answer,) = Predictor(load_run(folder, where="cpu")).predict([str(tmp_path / "data" / "000.png")])
+    assert answer.values["count"] == len(answer.values["boxes"])

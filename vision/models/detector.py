@@ -22,7 +22,8 @@ from pipelines.base.errors import ConfigError
 from pipelines.training.batch_norm import FusedBatchNormalization
 from vision.models.layers import pixels
 from vision.models.pretrained import stages
-from vision.settings import Detector, MaskHead, PretrainedDetector, SmallDetector
+from vision.models.tiles import JoinBoxes, corners, over_tiles
+from vision.settings import Detector, MaskHead, PretrainedDetector, SmallDetector, Tiled
 
 STRIDES = (8, 16, 32)  # pixels between neighbouring places of each level
 RARE = 0.01  # probability of each class at a place before anything is learned (Lin et al. 2017, arXiv:1708.02002)
@@ -32,23 +33,23 @@ FIRST = 2.0  # the distance to each side at first, about, in strides
 def small(settings: SmallDetector, *, image_size: tuple[int, int], channels: int, classes: int, mean: Sequence[float],
           std: Sequence[float]) -> keras.Model:
     """A network from scratch."""
-    check_size(image_size)
-    images, x = pixels(image_size, channels, mean, std)
+    seen = check_size(image_size, settings)
+    images, x = pixels(seen, channels, mean, std)
     levels = []
     for stage, width in enumerate(settings.widths, 1):
         x = _unit(x, width, stride=2, name=f"stage{stage}_down")
         x = keras.layers.Add(name=f"stage{stage}_add")([x, _unit(x, width, name=f"stage{stage}_conv")]) if stage > 1 else x
         levels.append(x)
     features = keras.Model(images, levels[-len(_levels(settings)):], name="features")
-    return _detector(features, settings, classes, "small")
+    return _detector(features, settings, classes, image_size, "small")
 
 
 def pretrained(settings: PretrainedDetector, *, image_size: tuple[int, int], channels: int, classes: int,
                facts: dict[str, Any]) -> keras.Model:
     """An encoder of KerasHub. Raises ConfigError where it has no stages of these sizes."""
-    check_size(image_size)
-    features = stages(settings, image_size=image_size, channels=channels, facts=facts, levels=_levels(settings))
-    return _detector(features, settings, classes, "pretrained")
+    seen = check_size(image_size, settings)
+    features = stages(settings, image_size=seen, channels=channels, facts=facts, levels=_levels(settings))
+    return _detector(features, settings, classes, image_size, "pretrained")
 
 
 def _levels(settings: Detector) -> tuple[str, ...]:
@@ -57,12 +58,35 @@ def _levels(settings: Detector) -> tuple[str, ...]:
     return (*finest, "P3", "P4", "P5")
 
 
-def check_size(image_size: tuple[int, int]) -> None:
-    """Raises ConfigError where the coarsest stride does not divide both sides."""
-    if any(edge % STRIDES[-1] for edge in image_size):
-        height, width = (STRIDES[-1] * max(1, round(edge / STRIDES[-1])) for edge in image_size)
-        raise ConfigError(f"data.image_size: a detector needs sides that {STRIDES[-1]} divides, and they are {image_size[0]} x "
-                          f"{image_size[1]} px; set [{height}, {width}]")
+def check_size(image_size: tuple[int, int], settings: Tiled | None = None) -> tuple[int, int]:
+    """What the network sees: the picture or its tiles. Raises ConfigError where the coarsest stride does not divide both sides."""
+    tiled = settings is not None and settings.tile is not None
+    seen, name = seen_size(image_size, settings), "model.tile" if tiled else "data.image_size"
+    if any(edge % STRIDES[-1] for edge in seen):
+        height, width = (STRIDES[-1] * max(1, round(edge / STRIDES[-1])) for edge in seen)
+        raise ConfigError(f"{name}: a detector needs sides that {STRIDES[-1]} divides, and they are {seen[0]} x {seen[1]} px; set "
+                          f"[{height}, {width}]")
+    return seen
+
+
+def seen_size(image_size: tuple[int, int], settings: Tiled | None) -> tuple[int, int]:
+    """Height and width of a tile, or of the picture where there are none. Raises ConfigError for a tile that is larger."""
+    if settings is None or settings.tile is None:
+        return image_size
+    if any(part > whole for part, whole in zip(settings.tile, image_size)):
+        raise ConfigError(f"model.tile: {settings.tile[0]} x {settings.tile[1]} px are more than pictures have, which are of "
+                          f"{image_size[0]} x {image_size[1]} (data.image_size)")
+    return settings.tile[0], settings.tile[1]
+
+
+def places_of(image_size: tuple[int, int], settings: Tiled | None) -> tuple[np.ndarray, np.ndarray]:
+    """As `cells`, of all tiles where there are such."""
+    if settings is None or settings.tile is None:
+        return cells(image_size)
+    tile = (settings.tile[0], settings.tile[1])
+    (middles, strides), begins = cells(tile), corners(image_size, tile, settings.tile_overlap)
+    moved = [middles + np.array([left, top], np.float32) for top, left in begins]
+    return np.concatenate(moved), np.tile(strides, (len(begins), 1))
 
 
 def cells(image_size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
@@ -100,14 +124,19 @@ class DistancesToSides(keras.layers.Layer):
         return {**super().get_config(), "image_size": self.image_size}
 
 
-def _detector(features: keras.Model, settings: Detector, classes: int, name: str) -> keras.Model:
+def _detector(features: keras.Model, settings: Detector, classes: int, image_size: tuple[int, int], name: str) -> keras.Model:
     inputs = [keras.Input(level.shape[1:], dtype=level.dtype, name=f"level{number}") for number, level in enumerate(features.outputs)]
     levels = _pyramid(inputs, settings.width)
     towers = _towers(levels[-len(STRIDES):], settings, classes)
     masks = {"features": _mask_features(levels[0], settings)} if isinstance(settings, MaskHead) else {}
     head = keras.Model(inputs, {**towers, **masks} if masks else towers["places"], name="head")
     images = features.inputs[0]
-    boxes, found = DistancesToSides((images.shape[1], images.shape[2]), dtype="float32", name="boxes"), head(features(images))
+    seen = (images.shape[1], images.shape[2])
+    boxes = DistancesToSides(seen, dtype="float32", name="boxes")
+    if settings.tile is not None:
+        return keras.Model(*over_tiles(lambda x: boxes(head(features(x))), JoinBoxes, image_size, seen, settings.tile_overlap,
+                                       images.shape[-1]), name=name)
+    found = head(features(images))
     return keras.Model(images, {**found, "places": boxes(found["places"])} if masks else boxes(found), name=name)
 
 

@@ -10,8 +10,10 @@ from typing import Any
 import keras
 
 from pipelines.training.batch_norm import FusedBatchNormalization
+from vision.models.detector import seen_size
 from vision.models.layers import check_size, pixels
 from vision.models.pretrained import Resample, stages
+from vision.models.tiles import JoinPixels, over_tiles
 from vision.settings import PretrainedSegmenter, Segmenter, SmallSegmenter
 
 LEAST = 32  # px of the shorter side, of which the coarsest stage leaves one
@@ -21,29 +23,39 @@ LEVELS = ("P1", "P2", "P3", "P4", "P5")
 def small(settings: SmallSegmenter, *, image_size: tuple[int, int], channels: int, classes: int, mean: Sequence[float],
           std: Sequence[float]) -> keras.Model:
     """A network from scratch."""
-    check_size(image_size, LEAST, "small")
-    images, x = pixels(image_size, channels, mean, std)
+    seen = _seen(image_size, settings, "small")
+    images, x = pixels(seen, channels, mean, std)
     levels = []
     for stage, width in enumerate(settings.widths, 1):
         x = _unit(x, width, stride=2, name=f"stage{stage}_down")
         x = keras.layers.Add(name=f"stage{stage}_add")([x, _unit(x, width, name=f"stage{stage}_conv")]) if stage > 1 else x
         levels.append(x)
-    return _segmenter(keras.Model(images, levels, name="features"), settings, classes, "small")
+    return _segmenter(keras.Model(images, levels, name="features"), settings, classes, image_size, "small")
 
 
 def pretrained(settings: PretrainedSegmenter, *, image_size: tuple[int, int], channels: int, classes: int,
                facts: dict[str, Any]) -> keras.Model:
     """An encoder of KerasHub. Raises ConfigError where it has no stages of these sizes."""
-    check_size(image_size, LEAST, "pretrained")
-    features = stages(settings, image_size=image_size, channels=channels, facts=facts, levels=LEVELS)
-    return _segmenter(features, settings, classes, "pretrained")
+    seen = _seen(image_size, settings, "pretrained")
+    features = stages(settings, image_size=seen, channels=channels, facts=facts, levels=LEVELS)
+    return _segmenter(features, settings, classes, image_size, "pretrained")
 
 
-def _segmenter(features: keras.Model, settings: Segmenter, classes: int, name: str) -> keras.Model:
-    image_size = features.inputs[0].shape[1:3]
+def _seen(image_size: tuple[int, int], settings: Segmenter, name: str) -> tuple[int, int]:
+    seen = seen_size(image_size, settings)
+    check_size(seen, LEAST, name)
+    return seen
+
+
+def _segmenter(features: keras.Model, settings: Segmenter, classes: int, image_size: tuple[int, int], name: str) -> keras.Model:
+    images = features.inputs[0]
+    seen = (images.shape[1], images.shape[2])
     inputs = [keras.Input(level.shape[1:], dtype=level.dtype, name=f"level{number}") for number, level in enumerate(features.outputs)]
-    head = keras.Model(inputs, _decoder(inputs, settings, classes, image_size), name="head")
-    return keras.Model(features.inputs[0], head(features(features.inputs[0])), name=name)
+    head = keras.Model(inputs, _decoder(inputs, settings, classes, seen), name="head")
+    if settings.tile is not None:
+        return keras.Model(*over_tiles(lambda x: head(features(x)), JoinPixels, image_size, seen, settings.tile_overlap, images.shape[-1]),
+                           name=name)
+    return keras.Model(images, head(features(images)), name=name)
 
 
 def _decoder(levels: list[keras.KerasTensor], settings: Segmenter, classes: int, image_size: tuple[int, int]) -> keras.KerasTensor:

@@ -12,10 +12,10 @@ from pipelines.task.contract import AnswerFormat, Answers, Condensed, Features, 
 from pipelines.task.results import Baseline, Judgement, worst_numbers
 from vision.data import geometry, mosaic
 from vision.data.boxes.open import BOXES, CLASSES, NONE
-from vision.models.detector import cells
+from vision.models.detector import places_of
 from vision.outputs import answer_files, box_errors, box_figures, box_loss, suppression
 from vision.outputs.box_metrics import MAIN, MATCH, Judged
-from vision.settings import ImageDetection
+from vision.settings import ImageDetection, Tiled
 
 LEAST = 0.01  # score below which no box counts
 SIDE = 1.0  # px that a box keeps of each side, at least, to be learned
@@ -55,7 +55,8 @@ class Boxes(Output):
 
     @property
     def places(self) -> box_loss.Places:
-        return box_loss.Places(*cells(self.input.image_size))
+        model = self.experiment.model
+        return box_loss.Places(*places_of(self.input.image_size, model if isinstance(model, Tiled) else None))
 
     # ---- learning
 

@@ -10,7 +10,7 @@ from pipelines.config.schema import Evaluate, FileData, Overridable, Section, Sh
 from pipelines.config.variants import Variants
 from pipelines.encoders.finetune import Finetune, Whole
 from pipelines.encoders.settings import PretrainedModel
-from vision.settings.images import MAX_PIXELS, Count, ImageExperiment, Pixels
+from vision.settings.images import MAX_PIXELS, Count, ImageExperiment, Pixels, Tiled
 
 declare({"ap": MetricKind("max", True, "AP"), "ap50": MetricKind("max", True, "AP50"), "ap75": MetricKind("max", True, "AP75"),
          "ap_small": MetricKind("max", True, "AP of small things"), "ap_medium": MetricKind("max", True, "AP of medium things"),
@@ -51,7 +51,7 @@ class BoxData(FileData):
 DETECTORS = Variants()
 
 
-class Detector(Section):
+class Detector(Tiled):
     """What every detector has above its encoder: a feature pyramid (Lin et al. 2017) and two towers that all of its levels share."""
 
     width: int = setting(64, "filters of the pyramid and the towers", ge=8)

@@ -31,6 +31,15 @@ MAX_PIXELS = 64_000_000  # holds what cameras of 60 megapixels take; a decoding 
 Pixels = Annotated[int, Field(ge=1, le=16_384)]
 
 
+class Tiled(Section):
+    """Models that may see a large picture in tiles."""
+
+    tile: Annotated[list[Pixels], Field(min_length=2, max_length=2)] | None = setting(
+        None, "[height, width] of tiles in which a picture of data.image_size is seen, in training as in answering; null: as a whole",
+        unit="px")
+    tile_overlap: Share = setting(0.2, "of neighbouring tiles, of their sides, at least", unit="share")
+
+
 SOURCES = Variants("source", "source")
 
 

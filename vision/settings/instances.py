@@ -52,6 +52,7 @@ class MaskHead(Detector):
     mask_stride: Literal[4, 8] = setting(4, "between the features that masks are drawn from; 4 for small things, 8 is faster", unit="px",
                                          search=True)
     mask_width: int = setting(8, "channels of those features, and of the layers of the small network", ge=1)
+    tile: None = setting(None, "is for boxes alone")  # type: ignore[assignment]
 
 
 @INSTANCES.register("vision.models.detector:small")

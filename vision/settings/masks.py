@@ -10,7 +10,7 @@ from pipelines.config.schema import FileData, Overridable, Section, Share, locat
 from pipelines.config.variants import Variants
 from pipelines.encoders.finetune import Finetune, Whole
 from pipelines.encoders.settings import PretrainedModel
-from vision.settings.images import MAX_PIXELS, Count, ImageEvaluate, ImageExperiment, Pixels
+from vision.settings.images import MAX_PIXELS, Count, ImageEvaluate, ImageExperiment, Pixels, Tiled
 
 declare({"miou": MetricKind("max", True, "mIoU"), "pixel_accuracy": MetricKind("max", True, "Pixel accuracy"),
          "iou": MetricKind("max", True, "IoU"), "dice": MetricKind("max", True, "Dice"),
@@ -68,7 +68,7 @@ class MaskData(FileData):
 SEGMENTERS = Variants()
 
 
-class Segmenter(Section):
+class Segmenter(Tiled):
     """What every segmenter has above its encoder: a decoder in the manner of U-Net (Ronneberger et al. 2015, arXiv:1505.04597)."""
 
     decoder: Annotated[list[Count], Field(min_length=4, max_length=4)] = setting(
