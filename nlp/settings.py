@@ -476,7 +476,8 @@ class TagData(Data):
     labels: ClassVar[str] = "many"  # a text may have none
     source: Literal["conll", "jsonl"] = setting(
         ..., "conll: a token and its tag (IOB1, IOB2, BILOU or BIOES) on each line, with tabs or blanks between columns, and a blank line "
-        "behind each sentence; jsonl: a line of JSON for each text, with its spans in characters")
+        "behind each sentence; jsonl: a line of JSON for each text, with its spans in characters, or a JSON list of them, as spaCy's pairs "
+        "and Label Studio's exports are")
     path: str = setting(..., "a file, or a folder with train.*, dev.* or validation.*, and test.*", path=True)
     token_column: int = setting(0, "conll: the column of the token, from 0", ge=0)
     label_column: int | None = setting(None, "conll: the column of the tag, from 0, or from -1 backwards; default: the last")

@@ -141,7 +141,7 @@ def spans_of(stored: Any, text: str) -> list[Span]:
         raise DataError(f"{show(stored)} is no list of spans such as [0, 5, \"person\"]")
     found: list[Span] = []
     for one in stored:
-        values = [one.get("start"), one.get("end"), one.get("label")] if isinstance(one, dict) else one
+        values = [one.get("start"), one.get("end"), one.get("label", _only(one.get("labels")))] if isinstance(one, dict) else one
         if not isinstance(values, list) or len(values) != 3 or not isinstance(values[2], str) or not values[2].strip() or any(
                 not isinstance(place, int) or isinstance(place, bool) for place in values[:2]):
             raise DataError(f"{show(one)} is no span: [start, end, \"label\"] or {{\"start\", \"end\", \"label\"}} in characters from 0")
@@ -160,6 +160,11 @@ def spans_of(stored: Any, text: str) -> list[Span]:
             raise DataError(f"spans [{first[0]}, {first[1]}] {first[2]} and [{second[0]}, {second[1]}] {second[2]} overlap; of each "
                             "character one type can be told: leave one of them out")
     return found
+
+
+def _only(labels: Any) -> Any:
+    """The one label of a list, as Label Studio has them; the list itself where it has several."""
+    return labels[0] if isinstance(labels, list) and len(labels) == 1 else labels
 
 
 def split_files(place: Path, data: TagData) -> dict[str, Path]:
@@ -206,20 +211,20 @@ def read_conll(files: dict[str, Path], data: TagData) -> tuple[dict[str, Rows], 
             raise DataError(f"data.group_by: {data.group_by}: {files[name]} has no lines {DOCUMENT}, by which documents "
                             "begin; leave it out")
         found[name] = Rows(texts, labels, places.__getitem__, groups if documents else None, bad, _fingerprint(files[name], data))
-    return found, f"tags are read as {scheme}"
+    unused = data.group_by is None and any(one.document for part in parts.values() for one in part)
+    hint = f"; lines {DOCUMENT} begin documents, which data.group_by: document keeps on one side of a split" if unused else ""
+    return found, f"tags are read as {scheme}{hint}"
 
 
 def read_json(files: dict[str, Path], data: TagData) -> dict[str, Rows]:
-    """Rows whose labels are lists of spans, of each file of JSON lines."""
+    """Rows whose labels are lists of spans, of each file of JSON: of lines, or one list."""
     found = {}
     for name, path in files.items():
         texts, labels, lines, groups = list[str](), list[Any](), list[int](), list[str]()
         bad: list[tuple[str, str]] = []
-        for number, line in enumerate(text_rows.text_of(path, data.encoding).split("\n"), 1):
-            if not line.strip():
-                continue
+        for number, item in _items(text_rows.text_of(path, data.encoding)):
             try:
-                text, spans, group = _object(line, data)
+                text, spans, group = _object(parse_json(item) if isinstance(item, str) else item, data)
             except (DataError, ValueError) as error:
                 bad.append((f"{path}:{number}", str(error)))
                 continue
@@ -232,9 +237,36 @@ def read_json(files: dict[str, Path], data: TagData) -> dict[str, Rows]:
     return found
 
 
-def _object(line: str, data: TagData) -> tuple[str, list[Span], str]:
+def _items(text: str) -> Iterator[tuple[int, Any]]:
+    """(number, item) of a JSON list of objects or pairs, from 1; else (number, line) of the lines that are not empty."""
+    if text.lstrip().startswith("["):
+        try:
+            whole = parse_json(text)
+        except ValueError:
+            whole = None
+        if isinstance(whole, list) and all(isinstance(one, (dict, list)) for one in whole):
+            yield from enumerate(whole, 1)
+            return
+    yield from ((number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip())
+
+
+def _plain(stored: Any, data: TagData) -> Any:
+    """An object with a text and its spans, of spaCy's pair of a text and {"entities"}, or of Label Studio's task with its annotations, of
+    which the first that was not cancelled counts. Raises DataError."""
+    if isinstance(stored, list) and len(stored) == 2 and isinstance(stored[0], str) and isinstance(stored[1], dict):
+        return {data.text_key: stored[0], **stored[1]}
+    if not isinstance(stored, dict) or not isinstance(stored.get("data"), dict):
+        return stored
+    made = next((one for one in stored.get("annotations") or () if isinstance(one, dict) and not one.get("was_cancelled")), None)
+    if made is None:
+        raise DataError("nobody has annotated it")
+    values = [one.get("value") for one in made.get("result") or () if isinstance(one, dict)]
+    return {**stored["data"], SPAN_KEYS[0]: [value for value in values if isinstance(value, dict) and "labels" in value]}
+
+
+def _object(given: Any, data: TagData) -> tuple[str, list[Span], str]:
     """Text, spans and group of a line."""
-    stored = parse_json(line)
+    stored = _plain(given, data)
     if not isinstance(stored, dict):
         raise DataError(f"{show(stored)} is no object with a text and its spans")
     key = data.spans_key or next((name for name in SPAN_KEYS if name in stored), SPAN_KEYS[0])

@@ -70,6 +70,7 @@ def test_columns_are_read_with_tabs_or_blanks_documents_and_bad_lines(tmp_path):
     assert dev.bad == [(f"{tmp_path / 'dev.conll'}:5", "no tag")]
     middle = read_conll({"train": files["train"]}, data_of(tmp_path, source="conll", label_column=1, token_column=2))[0]["train"]
     assert "NNP" in middle.bad[0][1]
+    assert "data.group_by: document" in read_conll(files, data_of(tmp_path, source="conll"))[1] and "group_by" not in note
     with pytest.raises(DataError, match="no lines -DOCSTART-"):
         (tmp_path / "dev.conll").write_text("A\tO\n")
         read_conll(files, data)
@@ -84,6 +85,27 @@ def test_json_lines_are_read_with_their_errors(tmp_path):
     assert [place.rpartition(":")[2] for place, _ in read.bad] == ["3", "4", "5"]
     with pytest.raises(DataError, match="no file that is called train"):
         split_files(tmp_path, data_of(tmp_path, source="jsonl"))
+
+
+@pytest.mark.parametrize("form", ["Label Studio", "its shorter form", "spaCy"])
+def test_exports_of_others_are_read(tmp_path, form):
+    span = {"start": 0, "end": 4, "text": "Anna", "labels": ["person"]}
+    content = {
+        "Label Studio": [
+            {"id": 1, "data": {"text": "Anna lives", "who": 7}, "annotations": [
+                {"was_cancelled": True, "result": []},
+                {"result": [{"type": "labels", "value": span}, {"type": "choices", "value": {"choices": ["x"]}}]}]},
+            {"id": 2, "data": {"text": "open"}, "annotations": []},
+            {"id": 3, "data": {"text": "Bern", "who": 8}, "annotations": [{"result": [{"value": {**span, "labels": ["a", "b"]}}]}]}],
+        "its shorter form": [{"text": "Anna lives", "label": [span], "who": 7}],
+        "spaCy": [["Anna lives", {"entities": [[0, 4, "person"]], "who": 7}]]}[form]
+    (tmp_path / "a.json").write_text(json.dumps(content, indent=1))
+    read = read_json({"all": tmp_path / "a.json"}, data_of(tmp_path, source="jsonl", group_by="who"))["all"]
+    assert read.texts == ["Anna lives"] and read.labels == [[(0, 4, "person")]] and read.groups == ["7"]
+    assert read.places(0) == f"{tmp_path / 'a.json'}:1"
+    if form == "Label Studio":
+        assert [place.rpartition(":")[2] for place, _ in read.bad] == ["2", "3"]
+        assert "nobody has annotated" in read.bad[0][1] and "is no span" in read.bad[1][1]
 
 
 def drawn(draw, tokens):
