@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+from nlp import new_tags
 from nlp.data.inspection import ROLES as ROLES
 from nlp.data.inspection import Seen, look
 from nlp.data.ngrams import SHORT, Grams, ngram_counts, ngrams_for
@@ -20,7 +21,7 @@ from pipelines.encoders.finetune import FROZEN_BELOW, Frozen, by_examples
 from pipelines.encoders.listing import FOLDS_CHOOSE, choices, noted, propose
 from pipelines.encoders.presets import Preset
 
-TASKS = ("classification", "regression", "pair_classification", "pair_regression")
+TASKS = ("classification", "regression", "pair_classification", "pair_regression", "tagging")
 _UNEVEN = 5.0  # largest class over smallest from which a comment says how to weigh classes
 _FEWEST = 10  # texts without which there is nothing to divide
 _NEIGHBOURS = {2: "pairs", 3: "up to triples"}
@@ -41,6 +42,11 @@ _NOTHING_TO_CHOOSE = "none: a tenth of so few texts chooses nothing; all are lea
 
 def draft(path: Path, asked: Asked) -> Draft:
     """Looks at a table or folder of texts. Raises DataError for what it does not understand."""
+    if asked.task in (None, "tagging") and (form := new_tags.form_of(path)):
+        return new_tags.draft(path, form, asked)
+    if asked.task == "tagging":
+        raise DataError(f"{path}: holds no texts in which things are marked: CoNLL columns, or JSON with spans in characters "
+                        "(docs/text.md)")
     seen = look(path, asked)
     asked.task = asked.task and asked.task.removeprefix("pair_")  # what is asked of pairs is asked of texts, too
     path = seen.path or path

@@ -24,8 +24,9 @@ def other_form(path: Path) -> str | None:
         if '"context"' in start and ('"qas"' in start or '"question' in start):
             return (f"{file}: holds questions with answers in passages, as SQuAD has them: to find an answer in a passage is not there "
                     "yet. Give a table of texts and classes")
-        if _tagged(start):
-            return f"{file}: holds a word and its tag on each line: to tag words is not there yet. Give a table of texts and classes"
+        if tagged(start):
+            return (f"{file}: holds a word and its tag on each line: give that file, or its folder with files called train, dev and "
+                    "test, as the data, and task: nlp.tagging finds such things")
     plain = [file for file in files if file.suffix.lower() == ".txt" and not file.stem.lower().startswith(("readme", "license"))]
     split = [file for file in plain if role_of(file.stem)]  # train.txt and test.txt, or one text alone
     running = (split or plain)[0] if split or len(plain) == 1 else None
@@ -35,7 +36,7 @@ def other_form(path: Path) -> str | None:
     return None
 
 
-def _tagged(start: str) -> bool:
+def tagged(start: str) -> bool:
     """Whether most lines are a word and its tag, with a blank line after each sentence."""
     lines = start.splitlines()[:1000]
     filled = [line.split() for line in lines if line.strip() and not line.startswith(("#", "-DOCSTART-"))]

@@ -222,9 +222,9 @@ def read_json(files: dict[str, Path], data: TagData) -> dict[str, Rows]:
     for name, path in files.items():
         texts, labels, lines, groups = list[str](), list[Any](), list[int](), list[str]()
         bad: list[tuple[str, str]] = []
-        for number, item in _items(text_rows.text_of(path, data.encoding)):
+        for number, item in items(text_rows.text_of(path, data.encoding)):
             try:
-                text, spans, group = _object(parse_json(item) if isinstance(item, str) else item, data)
+                text, spans, group = object_of(parse_json(item) if isinstance(item, str) else item, data)
             except (DataError, ValueError) as error:
                 bad.append((f"{path}:{number}", str(error)))
                 continue
@@ -237,7 +237,7 @@ def read_json(files: dict[str, Path], data: TagData) -> dict[str, Rows]:
     return found
 
 
-def _items(text: str) -> Iterator[tuple[int, Any]]:
+def items(text: str) -> Iterator[tuple[int, Any]]:
     """(number, item) of a JSON list of objects or pairs, from 1; else (number, line) of the lines that are not empty."""
     if text.lstrip().startswith("["):
         try:
@@ -264,7 +264,7 @@ def _plain(stored: Any, data: TagData) -> Any:
     return {**stored["data"], SPAN_KEYS[0]: [value for value in values if isinstance(value, dict) and "labels" in value]}
 
 
-def _object(given: Any, data: TagData) -> tuple[str, list[Span], str]:
+def object_of(given: Any, data: TagData) -> tuple[str, list[Span], str]:
     """Text, spans and group of a line."""
     stored = _plain(given, data)
     if not isinstance(stored, dict):

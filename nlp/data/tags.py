@@ -10,7 +10,7 @@ import tensorflow as tf
 from nlp.data.sources import Rows, TextSource, tensor_of, usable
 from nlp.data.splits import LEARNED, of_preset
 from nlp.data.tag_spans import Span, read_conll, read_json, split_files
-from nlp.settings import TextTagging
+from nlp.settings import TagData, TextTagging
 from pipelines.base.errors import DataError
 from pipelines.data.divide import divide
 from pipelines.data.opened import Opened
@@ -36,6 +36,20 @@ class Tagged(TextSource):
         self.rows = rows
 
 
+def open_tags(data: TagData) -> tuple[Opened[Source], str]:
+    """(texts with their spans, nothing divided yet; how tags are read). Raises DataError with file, line and remedy."""
+    place = local(data.path)
+    files = split_files(place, data)
+    read, note = read_conll(files, data) if data.source == "conll" else (read_json(files, data), "")
+    opened: Opened[Source] = Opened(str(place), list(files), lambda name: load(name))
+
+    def load(name: str) -> Source:
+        rows = usable(read[name], data, opened, str(files[name]))
+        return Tagged(rows, sorted({kind for spans in rows.labels for _, _, kind in spans}))
+
+    return opened, note
+
+
 def load_tags(experiment: TextTagging, known: dict[str, Any] | None = None) -> Splits:
     """The splits. Examples are {"text", "spans"}, see `Tagged`.
 
@@ -51,20 +65,12 @@ def load_tags(experiment: TextTagging, known: dict[str, Any] | None = None) -> S
     """
     data = experiment.data
     learned, remarks = ({name: known[name] for name in LEARNED if name in known}, []) if known else of_preset(experiment)
-    place = local(data.path)
-    files = split_files(place, data)
-    read, note = read_conll(files, data) if data.source == "conll" else (read_json(files, data), "")
-    opened: Opened[Source] = Opened(str(place), list(files), lambda name: load(name))
-
-    def load(name: str) -> Source:
-        rows = usable(read[name], data, opened, str(files[name]))
-        return Tagged(rows, sorted({kind for spans in rows.labels for _, _, kind in spans}))
-
+    opened, note = open_tags(data)
     train, validation, test, notes = divide(opened.names, opened.load, data, opened.place)
-    counts = Counter(kind for spans in _spans(train) for _, _, kind in spans)
+    counts = Counter(kind for spans in spans_in(train) for _, _, kind in spans)
     classes = known["classes"] if known else sorted(counts)
     if not classes:
-        raise DataError(f"{place}: train has no spans, so there is nothing to learn")
+        raise DataError(f"{opened.place}: train has no spans, so there is nothing to learn")
     parts = {name: None if source is None else _final(source, classes, name, opened, skip=data.on_bad_example == "skip") for name, source in
              (("train", train), ("validation", validation), ("test", test))}
     kept = parts["train"]
@@ -81,7 +87,8 @@ def load_tags(experiment: TextTagging, known: dict[str, Any] | None = None) -> S
                   notes=(*notes, *remarks))
 
 
-def _spans(source: Source) -> list[list[Span]]:
+def spans_in(source: Source) -> list[list[Span]]:
+    """Of each text."""
     base, numbers = origin(source)
     assert isinstance(base, Tagged)
     return [base.rows.labels[number] for number in numbers.tolist()]

@@ -151,9 +151,10 @@ def unanswered(kind: Kind, what: str, examples: str) -> str | None:
                    "from a column of a table. Or put them into a few ranges (low, middle, high) in a column of their own",
         "labels": f"{what} {hold} several labels a row ({kind.example}): with data.labels: many each label of {examples} is "
                   "learned by itself (docs/images.md, Several labels). Or keep the one that matters most in a column of its own",
-        "files": f"{what} {name} files ({kind.example}): to predict a mask or a picture is not there yet. Use a column of classes",
-        "masks": f"{what} are folders of pictures and of masks ({kind.example}): to predict a mask is not there yet. Give a folder of "
-                 "pictures for each class",
+        "files": f"{what} {name} files ({kind.example}): where these are masks, source: table of vision.segmentation learns them "
+                 "(docs/boxes-and-masks.md). Else use a column of classes",
+        "masks": f"{what} are folders of pictures and of masks ({kind.example}): --task segmentation learns masks "
+                 "(docs/boxes-and-masks.md). Or give a folder of pictures for each class",
         "names": f"{what} {hold} names or texts of {their} own, not classes: {kind.detail}. Use a column whose values repeat, or join rare "
                  "classes into one",
     }.get(kind.name)

@@ -7,10 +7,13 @@ import pytest
 import tensorflow as tf
 from seqeval import metrics as seqeval
 
+from nlp.check import CHECKS
 from nlp.data.tag_spans import BadTag, joined, read_conll, read_json, runs, scheme_of, spans_of, split_files
 from nlp.metrics import entities, span_judging
 from nlp.settings import TagData
 from pipelines.base.errors import DataError
+from pipelines.config.draft import new
+from pipelines.config.load import from_text
 
 
 @pytest.mark.parametrize(("tags", "scheme", "found"), [
@@ -106,6 +109,33 @@ def test_exports_of_others_are_read(tmp_path, form):
     if form == "Label Studio":
         assert [place.rpartition(":")[2] for place, _ in read.bad] == ["2", "3"]
         assert "nobody has annotated" in read.bad[0][1] and "is no span" in read.bad[1][1]
+
+
+def sentences_of(count):
+    return "".join(f"Anna\tB-PER\nSmith\tI-PER\nlives\tO\nin\tO\nBern\tB-LOC\n{number}\tO\n\n" for number in range(count))
+
+
+def test_new_proposes_to_find_what_is_marked(tmp_path):
+    for name, count in (("train", 30), ("dev", 10), ("test", 12)):
+        (tmp_path / f"{name}.conll").write_text(sentences_of(count))
+    text = new("nlp", tmp_path, encoder="none")
+    known = from_text(text).experiment
+    assert known.task == "nlp.tagging" and (known.data.source, known.data.validation, known.data.test) == ("conll", "dev", "test")
+    assert "30 training texts" in text and "60 things of 2 types: PER (30), LOC (30)" in text and "hf://" in known.model.preset
+    result = CHECKS["nlp.tagging"](known)
+    assert not result.failed and result.splits["train"]["classes"] == {"LOC": 30, "PER": 30}
+    assert any("train: 0 of 30 texts have nothing marked" in one.text for one in result.findings)
+    assert any(one.level == "warning" and "the same text" in one.text for one in result.findings)  # all splits begin alike
+    (tmp_path / "test.conll").write_text(sentences_of(12).replace("B-LOC", "B-town"))
+    assert any("of which train has no example" in one.text and one.details == ("town",) for one in CHECKS["nlp.tagging"](known).findings)
+    lines = [{"text": f"Anna {number}", "spans": [[0, 4, "person"]]} for number in range(20)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, [*lines, {"text": "x", "spans": [[3, 1, "y"]]}])))
+    known = from_text(new("nlp", tmp_path / "a.jsonl", encoder="none")).experiment
+    assert (known.data.source, known.data.test, known.data.on_bad_example) == ("jsonl", 0.2, "skip")
+    (tmp_path / "b.csv").write_text("text,label\n" + "".join(f"a{number} b,{'xy'[number % 2]}\n" for number in range(40)))
+    assert "task: nlp.classification" in new("nlp", tmp_path / "b.csv", encoder="none")
+    with pytest.raises(DataError, match="no texts in which things are marked"):
+        new("nlp", tmp_path / "b.csv", task="tagging", encoder="none")
 
 
 def drawn(draw, tokens):
