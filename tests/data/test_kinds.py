@@ -128,7 +128,8 @@ def yolo(folder: Path) -> Path:
 
 
 def tags(folder: Path) -> Path:
-    (folder / "train.conll").write_text("Anna B-PER\nlives O\nin O\nRome B-LOC\n\n" * 9)
+    (folder / "part").mkdir()
+    (folder / "part/wiki.conll").write_text("Anna B-PER\nlives O\nin O\nRome B-LOC\n\n" * 9)
     return folder
 
 
@@ -143,8 +144,9 @@ def running(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(("domain", "make", "says"), [
-    ("nlp", translations, "columns en and de are pairs of texts without labels, such as translations"), ("nlp", tags, "a word and its tag"),
+    ("nlp", translations, "columns en and de are pairs of texts without labels, such as translations"),
     ("nlp", answers, "answers in passages"), ("nlp", running, "running text"),
+    ("nlp", tags, "wiki.conll: holds a word and its tag on each line: give that file"),
 ])
 def test_a_question_that_is_not_answered_yet_is_named_in_one_line(tmp_path, domain, make, says):
     with pytest.raises(DataError, match=says) as refused:
