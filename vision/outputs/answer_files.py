@@ -14,6 +14,7 @@ from vision.data.decode import pixels
 from vision.outputs.instance_metrics import runs
 from vision.outputs.mask_figures import tints
 
+DRAWN = 600  # px of the longer side of a picture in which something is drawn, at least
 Answered = Iterable[tuple[str, Mapping[str, Any]]]
 
 
@@ -56,15 +57,18 @@ def yolo(answers: Answered, classes: Sequence[str]) -> Iterator[tuple[str, bytes
 
 
 def drawn_boxes(name: str | bytes, values: Mapping[str, Any], classes: Sequence[str]) -> bytes:
-    """A picture by its file's name or bytes, upright, with its boxes, their classes and scores, as a PNG file."""
+    """A picture by its file's name or bytes, upright, with its boxes, their classes and scores, as a PNG file; a small one a whole number of
+    times as large, so that its things show beside their names."""
     from PIL import Image, ImageDraw, ImageFont
 
     image = Image.fromarray(picture(name))
+    times = -(-DRAWN // max(image.size))
+    image = image.resize((times * image.width, times * image.height), Image.Resampling.NEAREST)
     draw, width = ImageDraw.Draw(image), max(1, round(max(image.size) / 400))
     font = ImageFont.load_default(max(10, round(max(image.size) / 50)))
     colours = dict(zip(classes, map(tuple, tints(len(classes)).tolist())))
-    for (left, top, right, bottom), label, score in reversed(list(_found(values))):  # the best stays on top
-        colour = colours[label]
+    for box, label, score in reversed(list(_found(values))):  # the best stays on top
+        colour, (left, top, right, bottom) = colours[label], (times * side for side in box)
         draw.rectangle((left, top, max(left, right - 1), max(top, bottom - 1)), outline=colour, width=width)
         text = f"{label} {score:.2f}"
         begin = draw.textbbox((0, 0), text, font=font)
