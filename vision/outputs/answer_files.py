@@ -57,8 +57,8 @@ def yolo(answers: Answered, classes: Sequence[str]) -> Iterator[tuple[str, bytes
 
 
 def drawn_boxes(name: str | bytes, values: Mapping[str, Any], classes: Sequence[str]) -> bytes:
-    """A picture by its file's name or bytes, upright, with its boxes, their classes and scores, as a PNG file; a small one a whole number of
-    times as large, so that its things show beside their names."""
+    """A picture by its file's name or bytes, upright, with its boxes, their classes and scores, as a PNG file; a small one a whole number
+    of times as large, so that its things show beside their names."""
     from PIL import Image, ImageDraw, ImageFont
 
     image = Image.fromarray(picture(name))
