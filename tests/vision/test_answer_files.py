@@ -68,12 +68,12 @@ def test_boxes_are_drawn_in_the_picture_upright(tmp_path):
     exif[0x0112] = 6  # to be turned to the right
     Image.new("RGB", (640, 320), "white").save(file, exif=exif)
     found = {"boxes": [[40, 160, 240, 480]], "labels": ["dark"], "scores": [0.5]}
-    image = Image.open(io.BytesIO(answer_files.drawn_boxes(str(file), found, NAMES)))
+    image = Image.open(io.BytesIO(answer_files.draw_boxes(str(file), found, NAMES)))
     pixels = np.asarray(image.convert("RGB")).astype(int)
     assert image.size == (320, 640) and image.format == "PNG"
     colour = pixels[479, 80]
     assert np.ptp(colour) > 50  # a tint, on white
     assert (pixels[479, 45:235] == colour).all() and (pixels[200:479, 239] == colour).all() and (pixels[320, 60:220] > 240).all()
     Image.new("RGB", (100, 50), "white").save(file)
-    assert Image.open(io.BytesIO(answer_files.drawn_boxes(str(file), found, NAMES))).size == (600, 300)  # six times as large
+    assert Image.open(io.BytesIO(answer_files.draw_boxes(str(file), found, NAMES))).size == (600, 300)  # six times as large
 

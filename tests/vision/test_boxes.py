@@ -219,7 +219,7 @@ def test_mistakes_have_their_kinds_and_costs():
             "classes": np.array([[0, 1, 0, 1]])}
     given = {"boxes": np.array([[[0, 0, 10, 10], [0, 0, 10, 9], [20, 20, 30, 30], [53, 53, 63, 63], [70, 70, 75, 75]]], np.float32),
              "classes": np.array([[0, 0, 0, 0, 1]]), "scores": np.array([[0.9, 0.8, 0.7, 0.6, 0.3]])}
-    rows = {row["kind"]: row for row in box_errors.table(given, true, [0.1, 0.5])}
+    rows = {row["kind"]: row for row in box_errors.mistakes(given, true, [0.1, 0.5])}
     assert {kind: row["count"] for kind, row in rows.items()} == {
         "class": 1, "place": 1, "class and place": 0, "copy": 1, "ground": 0, "missed": 1}  # the ground's score is below its threshold
     # the first class has two true boxes, of which one is found first: 51 of 101 recalls have precision 1; the second has none
@@ -231,13 +231,13 @@ def test_mistakes_have_their_kinds_and_costs():
 def test_the_precision_behind_the_costs_is_that_of_pycocotools():
     answers, targets = random_answers()
     judged = Judged(answers, targets, ["a", "b", "c"])
-    kinds = [box_errors._sorted_out(answers, targets, picture, box_errors.overlaps_of_boxes(answers, targets, picture))
+    kinds = [box_errors._sort_mistakes(answers, targets, picture, box_errors.overlaps_of_boxes(answers, targets, picture))
              for picture in range(40)]
     scores, labels = (np.concatenate([row[part] for row in kinds]) for part in (1, 2))
     right = np.concatenate([row[0] for row in kinds]) == ""
     true = np.bincount(targets["classes"][targets["classes"] >= 0], minlength=3)
     assert box_errors._mean_ap(scores, right, labels, true) == pytest.approx(judged.metrics(sizes=False)["ap50"], abs=2e-3)
-    rows = box_errors.table(answers, targets, judged.thresholds())
+    rows = box_errors.mistakes(answers, targets, judged.thresholds())
     assert all(row["costs_ap50"] >= -1e-9 for row in rows) and sum(row["count"] for row in rows) > 40
 
 

@@ -47,7 +47,7 @@ INNER = np.array([[4, 4], [8, 4], [8, 8], [4, 8]], np.float32)
 
 def test_of_what_several_claim_the_smallest_has_it():
     for order in ((SQUARE, INNER), (INNER, SQUARE)):
-        numbers, wrong = things.drawn([[one] for one in order], (20, 30))
+        numbers, wrong = things.draw_numbers([[one] for one in order], (20, 30))
         small, large = (2, 1) if order[0] is SQUARE else (1, 2)
         assert not wrong and (numbers[4:8, 4:8] == small).all() and (numbers == large).sum() == 80 - 16
 
@@ -58,8 +58,8 @@ def test_polygons_and_runs_are_those_of_pycocotools(written):
     coded = coco_masks.merge(coco_masks.frPyObjects([polygon.ravel().tolist()], 20, 30))
     true = coco_masks.decode(coded).astype(bool)
     outline = {"polygon": [polygon], "string": {"size": [20, 30], "counts": coded["counts"].decode()},
-               "numbers": {"size": [20, 30], "counts": things.unpacked(coded["counts"])}}[written]
-    numbers, wrong = things.drawn([outline], (20, 30))
+               "numbers": {"size": [20, 30], "counts": things.unpack_runs(coded["counts"])}}[written]
+    numbers, wrong = things.draw_numbers([outline], (20, 30))
     assert not wrong and true.any()
     np.testing.assert_array_equal(numbers > 0, true)
 
@@ -71,13 +71,13 @@ def test_polygons_and_runs_are_those_of_pycocotools(written):
     ({"size": [30, 20], "counts": [600]}, "30 x 20 px, its picture 20 x 30"), ({"size": [20, 30], "counts": "~~~~"}, "no string of COCO"),
     ({"size": [20, 30], "counts": "oooooooooooooooo0"}, "no string of COCO"), ({"size": [20, 30]}, "has no 'counts'")])
 def test_an_outline_that_is_none_is_said(outline, says):
-    numbers, wrong = things.drawn([outline, [SQUARE]], (20, 30))
+    numbers, wrong = things.draw_numbers([outline, [SQUARE]], (20, 30))
     assert says in wrong[0] and list(wrong) == [0] and set(np.unique(numbers)) == {0, 2}
 
 
 def test_a_polygon_of_a_million_points():
     turn = np.linspace(0, 2 * np.pi, 1_000_000, endpoint=False)
-    numbers, wrong = things.drawn([[(10 + 8 * np.stack([np.cos(turn), np.sin(turn)], 1)).astype(np.float32)]], (20, 30))
+    numbers, wrong = things.draw_numbers([[(10 + 8 * np.stack([np.cos(turn), np.sin(turn)], 1)).astype(np.float32)]], (20, 30))
     assert not wrong and abs((numbers > 0).sum() - np.pi * 64) < 15
 
 
@@ -90,16 +90,16 @@ def test_masks_of_every_kind_number_things(tmp_path, mode):
     if mode == "P":
         image.putpalette(list(range(256)) * 3)
     image.save(tmp_path / "a.png")
-    assert things.read(tmp_path / "a.png", (2, 4), []).tolist() == [[0, 0, 2, 2], [1, 1, 0, 3]]
+    assert things.read_numbers(tmp_path / "a.png", (2, 4), []).tolist() == [[0, 0, 2, 2], [1, 1, 0, 3]]
     void = [[9, 18, 9]] if mode == "RGB" else [9 * (50 if mode == "I;16" else 1)] if mode != "I;16" else []
     if void:
-        assert things.read(tmp_path / "a.png", (2, 4), void).max() == 2
+        assert things.read_numbers(tmp_path / "a.png", (2, 4), void).max() == 2
 
 
 def test_boxes_are_those_of_the_pixels():
-    numbers = things.drawn([[SQUARE], [INNER]], (20, 30))[0]
-    assert things.boxes(numbers).tolist() == [[2, 2, 12, 10], [4, 4, 8, 8]]
-    assert things.boxes(things.kept(numbers, np.array([False, True]))).tolist() == [[4, 4, 8, 8]]
+    numbers = things.draw_numbers([[SQUARE], [INNER]], (20, 30))[0]
+    assert things.boxes_of(numbers).tolist() == [[2, 2, 12, 10], [4, 4, 8, 8]]
+    assert things.boxes_of(things.keep_things(numbers, np.array([False, True]))).tolist() == [[4, 4, 8, 8]]
 
 
 def opened(source, path, **more):
@@ -117,7 +117,7 @@ def test_every_form_gives_the_same_things(tmp_path, source):
         stored = np.asarray(Image.open(io.BytesIO(split.fields[THINGS][number])))
         boxes = split.fields[BOXES][number][split.fields[CLASSES][number] >= 0]
         np.testing.assert_array_equal(stored > 0, numbered(one) > 0)
-        np.testing.assert_allclose(boxes, things.boxes(stored), atol=0.01)
+        np.testing.assert_allclose(boxes, things.boxes_of(stored), atol=0.01)
     assert found.classes == (["thing"] if source == "masks" else ["bright", "dark"])
     raw = {name: value[0] for name, value in split.gather(tf.constant([0], tf.int64)).items()}
     assert raw[THINGS].dtype == tf.string and split.fingerprint() == opened(source, folder).load("all").fingerprint()
@@ -163,7 +163,7 @@ def test_masks_are_enlarged_as_tensorflow_enlarges_pictures():
     given = np.random.default_rng(0).normal(size=(2, 3, 5, 7)).astype(np.float32)
     for size in ((10, 14), (20, 21), (5, 7)):
         known = tf.image.resize(given.reshape(6, 5, 7, 1), size).numpy().reshape(2, 3, *size)
-        np.testing.assert_allclose(mask_network.enlarged(tf.constant(given), size), known, atol=1e-5)
+        np.testing.assert_allclose(mask_network.enlarge(tf.constant(given), size), known, atol=1e-5)
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ class Parts(NamedTuple):
     quarters: list[tf.Tensor]
 
 
-def drawn(keys: tf.Tensor, size: tuple[int, int], share: float) -> Parts:
+def draw_parts(keys: tf.Tensor, size: tuple[int, int], share: float) -> Parts:
     """What each example's mosaic is; with a probability of 1 - share the example alone, as it is.
 
     Args:
@@ -50,7 +50,7 @@ def drawn(keys: tf.Tensor, size: tuple[int, int], share: float) -> Parts:
     return found
 
 
-def of_images(images: tf.Tensor, parts: Parts, fill: list[float]) -> tf.Tensor:
+def join_images(images: tf.Tensor, parts: Parts, fill: list[float]) -> tf.Tensor:
     """[batch, height, width, channels] float32; what no picture covers is `fill`."""
     made = tf.zeros_like(images) + tf.constant(fill, tf.float32)
     for example, one, quarter in zip(*parts):
@@ -59,7 +59,7 @@ def of_images(images: tf.Tensor, parts: Parts, fill: list[float]) -> tf.Tensor:
     return made
 
 
-def of_masks(masks: tf.Tensor, parts: Parts, outside: int, step: int = 0) -> tf.Tensor:
+def join_masks(masks: tf.Tensor, parts: Parts, outside: int, step: int = 0) -> tf.Tensor:
     """Masks [batch, height, width] of numbers; what no picture covers is `outside`.
 
     Args:
@@ -73,7 +73,7 @@ def of_masks(masks: tf.Tensor, parts: Parts, outside: int, step: int = 0) -> tf.
     return made
 
 
-def of_boxes(boxes: tf.Tensor, maps: tf.Tensor, parts: Parts) -> tuple[tf.Tensor, tf.Tensor]:
+def join_boxes(boxes: tf.Tensor, maps: tf.Tensor, parts: Parts) -> tuple[tf.Tensor, tf.Tensor]:
     """(boxes of all quarters, cut at their borders, [batch, 4 n, 4] float32; what is left of each one's area, [batch, 4 n]).
 
     Args:

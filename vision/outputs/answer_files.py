@@ -56,7 +56,7 @@ def yolo(answers: Answered, classes: Sequence[str]) -> Iterator[tuple[str, bytes
         yield f"{Path(name).stem}.txt", "".join(lines).encode()
 
 
-def drawn_boxes(name: str | bytes, values: Mapping[str, Any], classes: Sequence[str]) -> bytes:
+def draw_boxes(name: str | bytes, values: Mapping[str, Any], classes: Sequence[str]) -> bytes:
     """A picture by its file's name or bytes, upright, with its boxes, their classes and scores, as a PNG file; a small one a whole number
     of times as large, so that its things show beside their names."""
     from PIL import Image, ImageDraw, ImageFont
@@ -79,9 +79,9 @@ def drawn_boxes(name: str | bytes, values: Mapping[str, Any], classes: Sequence[
     return _png(image)
 
 
-def drawn_things(name: str, values: Mapping[str, Any], classes: Sequence[str]) -> bytes:
+def draw_things(name: str, values: Mapping[str, Any], classes: Sequence[str]) -> bytes:
     """The picture upright, under its things in colours, with their boxes, classes and scores, as a PNG file."""
-    return drawn_boxes(drawn_mask(name, values), values, classes)
+    return draw_boxes(draw_mask(name, values), values, classes)
 
 
 def masks(answers: Answered) -> Iterator[tuple[str, bytes]]:
@@ -90,7 +90,7 @@ def masks(answers: Answered) -> Iterator[tuple[str, bytes]]:
         yield f"{Path(name).stem}.png", values["mask"]
 
 
-def drawn_mask(name: str, values: Mapping[str, Any]) -> bytes:
+def draw_mask(name: str, values: Mapping[str, Any]) -> bytes:
     """The picture upright, under its mask in colours, as a PNG file."""
     from PIL import Image
 

@@ -30,10 +30,10 @@ def overlaps_of_boxes(answers: dict[str, np.ndarray], targets: dict[str, np.ndar
     return found
 
 
-def table(answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], thresholds: Sequence[float],
+def mistakes(answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], thresholds: Sequence[float],
           overlaps: Callable[[dict[str, np.ndarray], dict[str, np.ndarray], int], np.ndarray] = overlaps_of_boxes) -> list[dict[str, Any]]:
     """A row for each kind: how many of those given from `thresholds` on are so, and what it costs in AP50, of all answers."""
-    rows = [_sorted_out(answers, targets, picture, overlaps(answers, targets, picture)) for picture in range(len(targets[CLASSES]))]
+    rows = [_sort_mistakes(answers, targets, picture, overlaps(answers, targets, picture)) for picture in range(len(targets[CLASSES]))]
     kinds, scores, labels, mends = (np.concatenate([row[part] for row in rows]) for part in range(4))
     missed = np.concatenate([row[4] for row in rows])
     classes = len(thresholds)
@@ -51,7 +51,8 @@ def table(answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], thresh
     return [*found, {"kind": MISSED, "count": len(missed), "costs_ap50": _mean_ap(scores, kinds == "", labels, less) - base}]
 
 
-def _sorted_out(answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], picture: int, every: np.ndarray) -> tuple[np.ndarray, ...]:
+def _sort_mistakes(answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], picture: int, every: np.ndarray,
+                   ) -> tuple[np.ndarray, ...]:
     """Of each answer of a picture its kind, "" of one that is right, its score, class, and the class that puts it right or -1; of each true
     one that is missed its class."""
     there = np.flatnonzero(answers["scores"][picture] > 0)

@@ -9,7 +9,7 @@ from pipelines.base import figures
 from pipelines.data.source import Source
 from vision.data.boxes.open import BOXES, CLASSES, THINGS
 from vision.outputs.box_metrics import Judged
-from vision.outputs.mask_figures import numbered
+from vision.outputs.mask_figures import draw_numbered
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,7 +50,7 @@ def pictures(output: Any, answers: dict[str, np.ndarray], targets: dict[str, np.
                 images.append(figures.overlaid(image, boxes=boxes, names=side[CLASSES][number][there]))
                 continue
             things = side[THINGS][number]
-            images.append(numbered(image, things * np.concatenate([[False], there])[things], boxes))
+            images.append(draw_numbered(image, things * np.concatenate([[False], there])[things], boxes))
         true = int((targets[CLASSES][number] >= 0).sum())
         captions += [source.name(number).rpartition("/")[2], f"found: {int(given.sum())} of {true}"]
     return figures.image_grid(np.stack(images), captions, title="Worst pictures: what is there, and what is found", columns=4)

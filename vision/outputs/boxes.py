@@ -41,7 +41,7 @@ class Boxes(Output):
                        ranked=("boxes", "labels", "scores"), kinds={"boxes": "boxes"}, beside=("sent", "place"),
                        formats={"coco": AnswerFormat(partial(answer_files.coco, classes=classes), alone=True),
                                 "yolo": AnswerFormat(partial(answer_files.yolo, classes=classes))},
-                       draw=partial(answer_files.drawn_boxes, classes=classes))
+                       draw=partial(answer_files.draw_boxes, classes=classes))
 
     @property
     def width(self) -> int:
@@ -69,7 +69,7 @@ class Boxes(Output):
         if changes is None:
             return {BOXES: geometry.move_boxes(examples[BOXES], examples["place"]), CLASSES: classes}
         if "mosaic" in changes:
-            boxes, left = mosaic.of_boxes(examples[BOXES], changes["place"], changes["mosaic"])
+            boxes, left = mosaic.join_boxes(examples[BOXES], changes["place"], changes["mosaic"])
             classes = tf.concat([tf.gather(classes, other) for other in changes["mosaic"].examples], 1)
         else:
             height, width = self.input.image_size
@@ -98,9 +98,9 @@ class Boxes(Output):
             turned, width = outputs[..., :4], float(self.input.image_size[1])
             turned = tf.stack([width - turned[..., 2], turned[..., 1], width - turned[..., 0], turned[..., 3]], -1)
             boxes, chances = tf.concat([boxes, turned], 1), tf.concat([chances, tf.nn.sigmoid(outputs[..., 4:])], 1)
-        return self.suppressed(boxes, chances)[0]
+        return self.suppress(boxes, chances)[0]
 
-    def suppressed(self, boxes: tf.Tensor, chances: tf.Tensor) -> tuple[Tensors, tf.Tensor]:
+    def suppress(self, boxes: tf.Tensor, chances: tf.Tensor) -> tuple[Tensors, tf.Tensor]:
         """(the best of boxes [batch, places, 4] with probabilities [batch, places, classes], as `answer` gives them, the place of each,
         [batch, most] int32)."""
         settings = self.experiment.evaluate
@@ -111,9 +111,9 @@ class Boxes(Output):
     def respond(self, answers: Tensors) -> Tensors:
         """boxes [batch, most, 4] float32, cut at the picture's border, labels [batch, most] string, scores [batch, most] float32, those
         that reach the threshold of their class first, and their count [batch] int32; 0 and empty behind them."""
-        return self.ordered(answers)[0]
+        return self.order_answers(answers)[0]
 
-    def ordered(self, answers: Tensors) -> tuple[Tensors, tf.Tensor]:
+    def order_answers(self, answers: Tensors) -> tuple[Tensors, tf.Tensor]:
         """(what `respond` gives of boxes, the place of each among the answers, [batch, most] int32)."""
         high = tf.tile(tf.cast(tf.reverse(answers["sent"], [-1]), tf.float32), [1, 2])[:, None]
         boxes = tf.clip_by_value(geometry.move_boxes(answers[BOXES], geometry.inverse(answers["place"])), 0.0, high)
@@ -158,7 +158,7 @@ class Boxes(Output):
         each = judged.by_picture(chosen)
         given = (answers["scores"] >= np.array(chosen)[answers[CLASSES]]) & (answers["scores"] > 0)
         names = [source.name(number) for number in range(len(source))]
-        tables = {"classes": judged.by_class(chosen), "mistakes": box_errors.table(answers, targets, chosen, self.overlaps)}
+        tables = {"classes": judged.by_class(chosen), "mistakes": box_errors.mistakes(answers, targets, chosen, self.overlaps)}
         judgement = Judgement(
             judged.with_intervals(settings.bootstrap, units), tables, units=units, notes=units.notes(),
             predictions={"example": names, "boxes": (targets[CLASSES] >= 0).sum(1), "found": given.sum(1), "box_f1": each})

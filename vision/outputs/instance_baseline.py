@@ -33,7 +33,7 @@ def fitted(output: Any, train: Source, features: Features) -> Baseline | None:
         each = [_parts(image, bright, least, most) for image in images]
         boxes = np.zeros((len(each), most, 4), np.float32)
         for place, one in enumerate(each):
-            own = things.boxes(one)
+            own = things.boxes_of(one)
             boxes[place, :len(own)] = own
         return boxes, (boxes[..., 2] > boxes[..., 0]).astype(np.float32), np.stack(each).astype(np.int32)
 
@@ -54,7 +54,7 @@ def _parts(image: np.ndarray, bright: bool, least: float, most: int) -> np.ndarr
     areas = np.bincount(numbers.ravel())[1:]
     large = areas >= max(least, np.sort(areas)[-most] if len(areas) > most else 0)
     large &= np.cumsum(large) <= most  # of equal areas
-    return things.kept(numbers, large)
+    return things.keep_things(numbers, large)
 
 
 def _otsu(image: np.ndarray) -> float:

@@ -41,7 +41,7 @@ class Instances(Boxes):
                                 "first thing is, 2 where the second is",
                         "overlay": "the same in colours that let the picture through, a PNG file"},
                        ranked=("boxes", "labels", "scores"), kinds={"boxes": "boxes", "mask": ".png", "overlay": "mask"},
-                       beside=("sent", "place"), draw=partial(answer_files.drawn_things, classes=classes),
+                       beside=("sent", "place"), draw=partial(answer_files.draw_things, classes=classes),
                        formats={"coco": AnswerFormat(partial(answer_files.coco, classes=classes), alone=True),
                                 "png": AnswerFormat(answer_files.masks)})
 
@@ -55,7 +55,7 @@ class Instances(Boxes):
         if changes is not None and "moved" in changes:
             things = geometry.move_masks(things, changes["moved"], self.input.image_size, 0)
             if "mosaic" in changes:
-                things = mosaic.of_masks(things, changes["mosaic"], 0, step=int(examples[CLASSES].shape[1]))
+                things = mosaic.join_masks(things, changes["mosaic"], 0, step=int(examples[CLASSES].shape[1]))
         return {**found, THINGS: things}
 
     def loss(self, outputs: Any, targets: Any, training: bool) -> tuple[tf.Tensor, tf.Tensor]:
@@ -67,9 +67,9 @@ class Instances(Boxes):
         many = tf.shape(targets[CLASSES])[1]
         own = tf.where(learned.thing[:, None] == tf.range(many)[:, None], learned.quality[:, None], 0.0)  # [batch, things, places]
         there, place = tf.reduce_max(own, -1) > 0.0, tf.argmax(own, -1, tf.int32)
-        chosen = self._chosen(there, targets[BOXES])
+        chosen = self._choose_things(there, targets[BOXES])
         place, counts, boxes = (tf.gather(value, chosen, batch_dims=1) for value in (place, there, targets[BOXES]))
-        given = self._drawn(outputs, place)
+        given = self._draw_masks(outputs, place)
         middle = [targets[THINGS][:, row::pixel, column::pixel] for row in (pixel // 2 - 1, pixel // 2)
                   for column in (pixel // 2 - 1, pixel // 2)]  # the four pixels around the middle of each of the mask's
         true = tf.add_n([tf.cast(part[:, None] == 1 + chosen[..., None, None], tf.float32) for part in middle]) / 4.0
@@ -77,20 +77,20 @@ class Instances(Boxes):
         share = tf.math.divide_no_nan(_count(there), _count(counts))
         return each + settings.masks * share * tf.reduce_sum(masks, -1), _count(targets[CLASSES] >= 0)
 
-    def _chosen(self, there: tf.Tensor, boxes: tf.Tensor) -> tf.Tensor:
+    def _choose_things(self, there: tf.Tensor, boxes: tf.Tensor) -> tf.Tensor:
         """Numbers of the things whose masks are learned, [batch, most] int32, those `there` first; where they are too many, drawn by where
         augmentation has put them, so that they change from epoch to epoch and are the same on any number of devices."""
         most = min(self.experiment.loss.things, int(there.shape[1] or 0))
         drawn = tf.math.floormod(tf.reduce_sum(boxes * tf.constant([12.9898, 78.233, 37.719, 4.581]), -1), 1.0)
         return tf.math.top_k(tf.where(there, drawn, -1.0), most).indices
 
-    def _drawn(self, outputs: Any, place: tf.Tensor) -> tf.Tensor:
+    def _draw_masks(self, outputs: Any, place: tf.Tensor) -> tf.Tensor:
         """The masks that the networks of some places draw, FINER than the features, [batch, things, rows, columns] float32 logits."""
         controls = tf.gather(tf.cast(outputs["controls"], tf.float32), place, batch_dims=1)
         middles, strides = (tf.gather(tf.constant(value), place) for value in self.places)
         features = tf.cast(outputs["features"], tf.float32)
         drawn = mask_network.logits(features, controls, middles, strides, self.experiment.model.mask_stride)
-        return mask_network.enlarged(drawn, (FINER * drawn.shape[2], FINER * drawn.shape[3]))
+        return mask_network.enlarge(drawn, (FINER * drawn.shape[2], FINER * drawn.shape[3]))
 
     # ---- answers
 
@@ -98,20 +98,20 @@ class Instances(Boxes):
         """As that of Boxes, and `things`: of a pixel that several claim the one with the best score has it."""
         outputs: Any = model(inputs)
         places = tf.cast(outputs["places"], tf.float32)
-        found, chosen = self.suppressed(places[..., :4], tf.nn.sigmoid(places[..., 4:]))
-        drawn = self._drawn(outputs, chosen)
+        found, chosen = self.suppress(places[..., :4], tf.nn.sigmoid(places[..., 4:]))
+        drawn = self._draw_masks(outputs, chosen)
         near = mask_network.inside(mask_network.around(found[BOXES], BESIDE), drawn.shape[2], drawn.shape[3],
                                    float(self.experiment.model.mask_stride // FINER))
-        return {**found, THINGS: self._owners(tf.where(near, tf.nn.sigmoid(drawn), 0.0), found["scores"] > 0.0)}
+        return {**found, THINGS: self._assign_pixels(tf.where(near, tf.nn.sigmoid(drawn), 0.0), found["scores"] > 0.0)}
 
-    def _owners(self, drawn: tf.Tensor, there: tf.Tensor) -> tf.Tensor:
+    def _assign_pixels(self, drawn: tf.Tensor, there: tf.Tensor) -> tf.Tensor:
         """The first of probabilities [batch, things, rows, columns] that is a half or more at each pixel, from 1, [batch, height, width]
         int32; one thing at a time, so that memory holds the masks of one alone. They, not logits, are enlarged: these would move borders to
         the side that is less sure."""
         last = tf.reduce_max(tf.reduce_sum(tf.cast(there, tf.int32), -1))
 
         def draw(number: tf.Tensor, owners: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            mine = mask_network.enlarged(tf.gather(drawn, number - 1, axis=1), self.input.image_size) > 0.5
+            mine = mask_network.enlarge(tf.gather(drawn, number - 1, axis=1), self.input.image_size) > 0.5
             mine &= tf.gather(there, number - 1, axis=1)[:, None, None]
             return number - 1, tf.where(mine, number, owners)
 
@@ -120,7 +120,7 @@ class Instances(Boxes):
 
     def respond(self, answers: Tensors) -> Tensors:
         """As that of Boxes, and mask and overlay, [batch] string each."""
-        said, order = self.ordered(answers)
+        said, order = self.order_answers(answers)
         many, batch = tf.shape(order)[1], tf.shape(order)[0]
         number = tf.where(tf.range(many) < said["count"][:, None], tf.range(1, many + 1), 0)  # of each in the new order
         table = tf.tensor_scatter_nd_update(tf.zeros([batch, many + 1], tf.int32), tf.stack(

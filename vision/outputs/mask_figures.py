@@ -39,7 +39,7 @@ def tinted(image: np.ndarray, mask: np.ndarray, classes: int) -> np.ndarray:
     return np.clip(np.rint((1 - STRENGTH) * picture + STRENGTH * table[np.asarray(mask, np.uint8)]), 0, 255).astype(np.uint8)
 
 
-def numbered(image: np.ndarray, things: np.ndarray, boxes: np.ndarray) -> np.ndarray:
+def draw_numbered(image: np.ndarray, things: np.ndarray, boxes: np.ndarray) -> np.ndarray:
     """A picture [height, width, 1 or 3] under the things in it, [height, width, 3] uint8; the ground stays as it is.
 
     Args:

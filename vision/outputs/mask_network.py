@@ -36,13 +36,13 @@ def logits(features: tf.Tensor, controls: tf.Tensor, middles: tf.Tensor, strides
     return tf.reshape(tf.matmul(x, third[..., None]) + third_bias[:, :, None], [-1, things, rows, columns])
 
 
-def enlarged(masks: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
+def enlarge(masks: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
     """Masks [..., rows, columns] float32 of another size (rows, columns), between the middles of pixels linearly, by matrix products."""
-    rows, columns = (tf.constant(_between(int(old), new)) for old, new in zip(masks.shape[-2:], size))
+    rows, columns = (tf.constant(_interpolation(int(old), new)) for old, new in zip(masks.shape[-2:], size))
     return tf.matmul(tf.matmul(rows, masks), columns, transpose_b=True)
 
 
-def _between(old: int, new: int) -> np.ndarray:
+def _interpolation(old: int, new: int) -> np.ndarray:
     """[new, old] float32: the shares of old pixels in each new one."""
     place = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
     first = np.minimum(place.astype(int), max(old - 2, 0))

@@ -42,7 +42,7 @@ class Masks(Output):
                         "shares": f"share of the pixels of each class: {', '.join(self.facts.get('classes', ()))}",
                         "confidence": "mean probability of the class given, over the pixels"},
                        details=("shares",), kinds={"mask": ".png", "overlay": "mask"}, beside=("sent", "place"),
-                       formats={"png": AnswerFormat(answer_files.masks)}, draw=answer_files.drawn_mask)
+                       formats={"png": AnswerFormat(answer_files.masks)}, draw=answer_files.draw_mask)
 
     @property
     def width(self) -> int:
@@ -58,7 +58,7 @@ class Masks(Output):
         mask = examples[MASK]
         if changes is not None and "moved" in changes:
             mask = geometry.move_masks(mask, changes["moved"], self.input.image_size, VOID)
-            mask = mosaic.of_masks(mask, changes["mosaic"], VOID) if "mosaic" in changes else mask
+            mask = mosaic.join_masks(mask, changes["mosaic"], VOID) if "mosaic" in changes else mask
         return {MASK: mask}
 
     def loss(self, outputs: tf.Tensor, targets: tf.Tensor, training: bool) -> tuple[tf.Tensor, tf.Tensor]:

@@ -112,8 +112,8 @@ class Images(Input):
             augmented, _ = augment.augment(images, self.experiment.augment, keys=keys, seed=seed, epoch=epoch, mean=self.facts["mean"])
             changes = {"moved": moved, "place": geometry.then(examples["place"], moved)}
             if self.experiment.augment.mosaic:
-                changes["mosaic"] = mosaic.drawn(keys, self.image_size, self.experiment.augment.mosaic)
-                augmented = mosaic.of_images(augmented, changes["mosaic"], self.facts["mean"])
+                changes["mosaic"] = mosaic.draw_parts(keys, self.image_size, self.experiment.augment.mosaic)
+                augmented = mosaic.join_images(augmented, changes["mosaic"], self.facts["mean"])
             return augmented, changes
         return augment.augment(images, self.experiment.augment, keys=keys, seed=seed, epoch=epoch, mean=self.facts["mean"])
 

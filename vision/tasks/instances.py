@@ -52,7 +52,7 @@ class InstanceSegmentation(Detection):
         if not self.drawing.due():
             return
         with self.drawing:
-            pictures = [mask_figures.numbered(image, things, boxes[classes >= 0]) for image, things, boxes, classes in zip(
+            pictures = [mask_figures.draw_numbered(image, things, boxes[classes >= 0]) for image, things, boxes, classes in zip(
                 *(one.numpy() for one in (inputs, targets[THINGS], targets[BOXES], targets[CLASSES])))]
             writer.images("inputs after augmentation", np.stack(pictures), step)
 
@@ -65,5 +65,5 @@ class InstanceSegmentation(Detection):
             pictures = []
             for image, things, boxes, scores in zip(*(one.numpy() for one in (inputs, given[THINGS], given[BOXES], given["scores"]))):
                 sure = scores >= 0.5
-                pictures.append(mask_figures.numbered(image, np.concatenate([[False], sure])[things] * things, boxes[sure]))
+                pictures.append(mask_figures.draw_numbered(image, np.concatenate([[False], sure])[things] * things, boxes[sure]))
             writer.images("things given", np.stack(pictures), step)

@@ -17,7 +17,7 @@ from vision.data.boxes.open import BOXES, CLASSES, THINGS, open_boxes
 from vision.data.boxes.splits import field_of
 from vision.data.scan import Examined, examine
 from vision.data.splits import not_empty
-from vision.outputs.mask_figures import numbered
+from vision.outputs.mask_figures import draw_numbered
 
 
 def check_boxes(experiment: Any, progress: Callable[[int, int], None] | None = None, *,
@@ -62,7 +62,7 @@ def _boxed(files: FileSource, number: int, image: np.ndarray, share: float) -> n
     with Image.open(io.BytesIO(files.fields[THINGS][number])) as stored:
         things = np.asarray(stored)
     rows, columns = (np.minimum((np.arange(side) / share).astype(int), most - 1) for side, most in zip(image.shape, things.shape))
-    return numbered(image, things[rows][:, columns], boxes)
+    return draw_numbered(image, things[rows][:, columns], boxes)
 
 
 def _read(source: Source, examined: dict[int, Examined]) -> Read:

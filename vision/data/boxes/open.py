@@ -30,10 +30,10 @@ def open_boxes(data: BoxData) -> Opened[FileSource]:
     """Raises DataError that names file and line of the first bad box, or with data.on_bad_example: skip leaves those boxes out, and the
     pictures that cannot be found."""
     root = Path(local(data.path or "", folder=True))
-    return opened(readers.read(data, root), root, data, examined)
+    return open_annotated(readers.read(data, root), root, data, examine_picture)
 
 
-def opened(found: Annotated, root: Path, data: BoxData, examine: Callable[[Picture], list[str]]) -> Opened[FileSource]:
+def open_annotated(found: Annotated, root: Path, data: BoxData, examine: Callable[[Picture], list[str]]) -> Opened[FileSource]:
     """Of what was read; `examine` leaves in a picture what is sound, and gives a reason for all else. Raises as `open_boxes`."""
     everything = {id(picture): picture for part in found.splits.values() for picture in part}
     total = sum(len(picture.labels) for picture in everything.values())
@@ -60,7 +60,7 @@ def opened(found: Annotated, root: Path, data: BoxData, examine: Callable[[Pictu
     return Opened(str(root), sorted(splits), load, classes, found.notes, found.bad)
 
 
-def examined(picture: Picture) -> list[str]:
+def examine_picture(picture: Picture) -> list[str]:
     """Leaves in a picture the boxes that are sound; a reason for each other one."""
     header = file_header(str(picture.file))
     if header is None:  # whoever decodes it says why

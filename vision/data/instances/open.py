@@ -10,7 +10,7 @@ from pipelines.data.files import FileSource
 from pipelines.data.opened import Opened
 from pipelines.stores.remote import local
 from vision.data.boxes import readers
-from vision.data.boxes.open import opened
+from vision.data.boxes.open import open_annotated
 from vision.data.boxes.pictures import Annotated, Picture, sound
 from vision.data.instances import things
 from vision.data.masks.open import MASK, open_masks
@@ -23,7 +23,7 @@ def open_instances(data: InstanceData) -> Opened[FileSource]:
     it out."""
     if data.source not in ("masks", "table"):
         root = Path(local(data.path or "", folder=True))
-        return opened(readers.read(data, root, outlines=True), root, data, partial(_examined, data=data))
+        return open_annotated(readers.read(data, root, outlines=True), root, data, partial(_examine_picture, data=data))
     pairs, found = open_masks(data), Annotated({})
     for name in pairs.names:
         source = pairs.load(name)
@@ -32,10 +32,10 @@ def open_instances(data: InstanceData) -> Opened[FileSource]:
                             "learns classes")
         found.splits[name] = [Picture(Path(image), np.zeros((0, 4)), [], [], Path(mask))
                               for image, mask in zip(source.paths, source.beside[MASK])]
-    return opened(found, Path(pairs.place), data, partial(_examined, data=data))
+    return open_annotated(found, Path(pairs.place), data, partial(_examine_picture, data=data))
 
 
-def _examined(picture: Picture, data: InstanceData) -> list[str]:
+def _examine_picture(picture: Picture, data: InstanceData) -> list[str]:
     """Draws the masks of a picture's things, and leaves those that are sound and can be seen; a reason for each other one."""
     header = file_header(str(picture.file))
     if header is None:  # whoever decodes it says why
@@ -44,27 +44,27 @@ def _examined(picture: Picture, data: InstanceData) -> list[str]:
     size, reasons = header[:2], list[str]()
     try:
         if picture.outlines is None:
-            numbers = things.read(picture.origin, size, data.void)
-            picture.boxes = things.boxes(numbers)
+            numbers = things.read_numbers(picture.origin, size, data.void)
+            picture.boxes = things.boxes_of(numbers)
             picture.labels = [data.thing] * len(picture.boxes)
         else:
-            numbers, reasons = _drawn(picture, size)
+            numbers, reasons = _draw_things(picture, size)
     except ValueError as error:
         picture.boxes, picture.labels, picture.usable = picture.boxes[:0], [], False
         return [f"{picture.origin}: {error}"]
     seen = np.bincount(numbers.ravel(), minlength=len(picture.labels) + 1)[1:] > 0
     picture.boxes, picture.labels = picture.boxes[seen], [label for label, there in zip(picture.labels, seen) if there]
-    picture.things, picture.outlines = things.encoded(things.kept(numbers, seen)), None
+    picture.things, picture.outlines = things.encode_png(things.keep_things(numbers, seen)), None
     return reasons
 
 
-def _drawn(picture: Picture, size: tuple[int, int]) -> tuple[np.ndarray, list[str]]:
+def _draw_things(picture: Picture, size: tuple[int, int]) -> tuple[np.ndarray, list[str]]:
     """(numbers of the things whose boxes and outlines are sound, a reason for each other one)."""
     scale = np.array(size[::-1] if picture.relative else (1, 1), np.float32)
     boxes, kept, reasons = sound(picture, size)
     outlines = [one if isinstance(one, dict) else [part * scale for part in one] for one, good in zip(picture.outlines or (), kept) if good]
     labels, places = ([value for value, good in zip(values, kept) if good] for values in (picture.labels, picture.places))
-    numbers, wrong = things.drawn(outlines, size)
+    numbers, wrong = things.draw_numbers(outlines, size)
     reasons += [f"{picture.origin}: {places[place]} ({labels[place]}): {why}" for place, why in wrong.items()]
     picture.boxes, picture.labels, picture.relative = boxes, labels, False
     return numbers, reasons

@@ -16,7 +16,7 @@ MOST = 65_535  # things of a picture, which 16 bits tell apart
 Outline = Sequence[np.ndarray] | Mapping[str, Any]
 
 
-def drawn(outlines: Sequence[Outline], size: tuple[int, int]) -> tuple[np.ndarray, dict[int, str]]:
+def draw_numbers(outlines: Sequence[Outline], size: tuple[int, int]) -> tuple[np.ndarray, dict[int, str]]:
     """(numbers [height, width] uint16, the reason of each outline that is none). Of a pixel that several claim the smallest has it.
 
     Args:
@@ -60,13 +60,13 @@ def _of_runs(coded: Mapping[str, Any], size: tuple[int, int]) -> np.ndarray:
     if (height, width) != tuple(size):
         raise ValueError(f"its mask has {height} x {width} px, its picture {size[0]} x {size[1]}")
     counts = coded["counts"]
-    runs = np.array(unpacked(counts) if isinstance(counts, (str, bytes)) else counts, np.int64)
+    runs = np.array(unpack_runs(counts) if isinstance(counts, (str, bytes)) else counts, np.int64)
     if runs.ndim != 1 or (runs < 0).any() or (runs > height * width).any() or runs.sum() != height * width:
         raise ValueError(f"its runs do not fill {height} x {width} px")
     return np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(width, height).T
 
 
-def unpacked(text: str | bytes) -> list[int]:
+def unpack_runs(text: str | bytes) -> list[int]:
     """The runs that COCO writes as a string: five bits a character, lowest first, each from the third on less the last but one.
 
     Raises:
@@ -86,7 +86,7 @@ def unpacked(text: str | bytes) -> list[int]:
     return runs
 
 
-def read(file: Path, size: tuple[int, int], void: Sequence[int | Sequence[int]]) -> np.ndarray:
+def read_numbers(file: Path, size: tuple[int, int], void: Sequence[int | Sequence[int]]) -> np.ndarray:
     """The things of a mask whose values number them, numbered anew from 1, [height, width] uint16.
 
     Args:
@@ -119,7 +119,7 @@ def read(file: Path, size: tuple[int, int], void: Sequence[int | Sequence[int]])
     return np.where(things, np.cumsum(things), 0).astype(np.uint16)[places.reshape(values.shape)]
 
 
-def boxes(numbers: np.ndarray) -> np.ndarray:
+def boxes_of(numbers: np.ndarray) -> np.ndarray:
     """Left, top, right and bottom of each thing, [things, 4] float32; zeros of one without a pixel."""
     from scipy.ndimage import find_objects
 
@@ -128,7 +128,7 @@ def boxes(numbers: np.ndarray) -> np.ndarray:
                     np.float32).reshape(-1, 4)
 
 
-def encoded(numbers: np.ndarray) -> bytes:
+def encode_png(numbers: np.ndarray) -> bytes:
     """As a PNG file of 16 bits a pixel."""
     from PIL import Image
 
@@ -137,7 +137,7 @@ def encoded(numbers: np.ndarray) -> bytes:
     return file.getvalue()
 
 
-def kept(numbers: np.ndarray, things: np.ndarray) -> np.ndarray:
+def keep_things(numbers: np.ndarray, things: np.ndarray) -> np.ndarray:
     """The numbers of some things alone, numbered anew.
 
     Args:

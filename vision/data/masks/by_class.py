@@ -69,7 +69,7 @@ def numbers_of(files: Sequence[Files], named: Sequence[str] | None) -> tuple[lis
     return classes, {label: defaulted[label] for label in there}, defaulted[ground]
 
 
-def join(parts: Iterable["Part"], named: Sequence[str] | None, root: Path, *, skip: bool) -> list[str]:
+def join_parts(parts: Iterable["Part"], named: Sequence[str] | None, root: Path, *, skip: bool) -> list[str]:
     """Joins the masks of `parts` that are a file for each class, into the bytes of one; the names of the classes, none where none are so.
 
     Args:
@@ -89,7 +89,7 @@ def join(parts: Iterable["Part"], named: Sequence[str] | None, root: Path, *, sk
 
     def one(pair: tuple[Path, Files]) -> bytes:
         try:
-            return joined(pair[1], numbers, ground)
+            return join_files(pair[1], numbers, ground)
         except ValueError as error:
             if not skip:
                 raise DataError(f"{pair[0]}: {error}. Repair or remove it, or set data.on_bad_example: skip") from None
@@ -101,7 +101,7 @@ def join(parts: Iterable["Part"], named: Sequence[str] | None, root: Path, *, sk
     return classes
 
 
-def joined(files: Files, numbers: Mapping[str, int], ground: int) -> bytes:
+def join_files(files: Files, numbers: Mapping[str, int], ground: int) -> bytes:
     """One mask of class numbers, a PNG file of grey levels; of a pixel that several classes claim the one with fewest pixels has it.
 
     Raises:
@@ -109,7 +109,7 @@ def joined(files: Files, numbers: Mapping[str, int], ground: int) -> bytes:
     """
     from PIL import Image
 
-    masks = {label: _claimed(file) for label, file in files.items()}
+    masks = {label: _claimed_pixels(file) for label, file in files.items()}
     sizes = {mask.shape for mask in masks.values()}
     if len(sizes) > 1:
         raise ValueError(f"its masks have several sizes: {', '.join(f'{height} x {width} px' for height, width in sorted(sizes))}")
@@ -121,7 +121,7 @@ def joined(files: Files, numbers: Mapping[str, int], ground: int) -> bytes:
     return file.getvalue()
 
 
-def _claimed(file: Path) -> np.ndarray:
+def _claimed_pixels(file: Path) -> np.ndarray:
     from PIL import Image
 
     try:

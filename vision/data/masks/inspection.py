@@ -12,7 +12,7 @@ from pipelines.data.columns import role_of
 from vision.data.headers import Header
 from vision.data.inspection import headers_of
 from vision.data.masks import by_class, layout
-from vision.data.masks.values import Coding, Seen, Value, coding, look, numbered, value_of
+from vision.data.masks.values import Coding, Seen, Value, coding, largest_number, look, value_of
 
 LOOKED_AT = 300  # masks
 SAMPLED = 40  # of them, where only their kind is asked for
@@ -52,7 +52,7 @@ def look_at(root: Path) -> SeenMasks | None:
     parts = layout.find(root) if root.is_dir() else {}
     if not parts:
         return None
-    joined = by_class.join(parts.values(), None, root, skip=True)
+    joined = by_class.join_parts(parts.values(), None, root, skip=True)
     roles = {role_of(name): name for name in parts}
     train = parts.get(roles.get("train") or layout.WHOLE)
     if train is None or not train.images:
@@ -97,7 +97,7 @@ def numbers_things(root: Path) -> bool:
             seen.append(look(file))
         except (OSError, ValueError):
             continue
-    return bool(seen) and numbered(seen) > 0
+    return bool(seen) and largest_number(seen) > 0
 
 
 def _sample(train: layout.Part) -> list[Seen]:

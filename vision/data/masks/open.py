@@ -45,7 +45,7 @@ def _folder(data: MaskData | InstanceData) -> Opened[FileSource]:
     if not parts:
         raise DataError(f"{root}: holds no folder of pictures beside one of masks (images and masks), with folders for train, validation "
                         "and test or without; name the files of both in a table: source: table")
-    classes = by_class.join(parts.values(), getattr(data, "classes", None), root, skip=data.on_bad_example == "skip")
+    classes = by_class.join_parts(parts.values(), getattr(data, "classes", None), root, skip=data.on_bad_example == "skip")
     alone = [f"{image}: has no mask" for part in parts.values() for image in part.alone]
     if alone and data.on_bad_example == "stop":
         raise DataError(f"{alone[0]} (and {len(alone) - 1:,} more); add it, or leave such pictures out with data.on_bad_example: skip")

@@ -142,7 +142,7 @@ def coding(train: Sequence[Seen], everything: Sequence[Seen], classes: Sequence[
             if shown.setdefault(code, colour) != colour:
                 raise ValueError(f"palettes differ: index {code} has several colours; save all masks with one palette, or as grey levels")
     left_out = [code_of(value) for value in void]
-    if classes is None and values is None and (most := numbered(train)):
+    if classes is None and values is None and (most := largest_number(train)):
         raise ValueError(f"masks hold the numbers of things, each of its own (up to {most} in a picture), not classes: task: "
                          "vision.instances tells things apart (--task instances)")
     if values is not None:
@@ -166,7 +166,7 @@ def coding(train: Sequence[Seen], everything: Sequence[Seen], classes: Sequence[
     return Coding(kinds[0], known, left_out, shown)
 
 
-def numbered(seen: Sequence[Seen]) -> int:
+def largest_number(seen: Sequence[Seen]) -> int:
     """The largest number, where masks count the things in each picture: 0 to any number without a gap; else 0."""
     most = [max(one.pixels) for one in seen if one.kind != "colour"]
     whole = sum(len(one.pixels) - (0 in one.pixels) == max(one.pixels) for one in seen if one.kind != "colour")
