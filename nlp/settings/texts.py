@@ -1,4 +1,4 @@
-"""The settings of text classification: data sources, tokens, models. Imports no TensorFlow."""
+"""The settings of classes and numbers of texts: data sources, tokens, models. Imports no TensorFlow."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
@@ -10,7 +10,6 @@ from pipelines.config.label_settings import LabelData, problems_of_labels
 from pipelines.config.registry import register_task
 from pipelines.config.schema import (
     ClassificationLoss,
-    Data,
     Evaluate,
     Experiment,
     Overridable,
@@ -23,7 +22,6 @@ from pipelines.config.schema import (
     setting,
 )
 from pipelines.config.variants import Variants
-from pipelines.encoders.finetune import Finetune, Whole
 from pipelines.encoders.settings import PretrainedModel
 from pipelines.fitting.settings import FittedModel, problems_at_once
 from pipelines.outputs.settings import NumberEvaluate, NumberLoss, NumberTarget, number_problems
@@ -31,8 +29,6 @@ from pipelines.outputs.settings import NumberEvaluate, NumberLoss, NumberTarget,
 declare({
     "out_of_scope_auroc": MetricKind("max", True, "Out-of-scope AUROC"),
     "out_of_scope_recall": MetricKind("max", True, "Out-of-scope recall"),
-    "entity_f1": MetricKind("max", True, "Entity F1"), "entity_precision": MetricKind("max", True, "Entity precision"),
-    "entity_recall": MetricKind("max", True, "Entity recall"),
 })
 
 Count = Annotated[int, Field(ge=1)]
@@ -245,77 +241,6 @@ class Pretrained(PretrainedModel):
         unit="tokens", ge=0, le=4)
 
 
-PAIR_MODELS, PAIR_SOURCES = Variants(), Variants("source", "source")
-
-
-@PAIR_SOURCES.register("nlp.data.sources:read_shipped")
-class PairData(TextData):
-    """Where pairs of texts and what is said of them come from."""
-
-    pairs: ClassVar[bool] = True
-    source: Overridable[Any, Literal["tfds", "table"]] = setting(
-        ..., "tfds: a TensorFlow data set; table: CSV, TSV, JSONL or Parquet, or a folder with train.csv, test.csv, ...")
-    text_key: Annotated[list[Column], Field(min_length=2, max_length=2)] = setting(
-        lambda: ["sentence1", "sentence2"], "the two columns or tfds features with the texts of a pair: names, or positions from 0")
-
-    def problems(self) -> list[tuple[str, str]]:
-        found = super().problems()
-        if self.join != type(self).model_fields["join"].default:
-            found.append(("join", "the texts of a pair are not joined; leave it out"))
-        return found
-
-
-class PairNumberLoss(NumberLoss):
-    """The distance of an answer to the truth, in the learned scale, where train has deviation 1; the mean over an example's numbers. With
-    `order` also how the answers to different pairs are ordered."""
-
-    order: float = setting(
-        0.0, "weight of CoSENT (Su 2022) beside it: log(1 + the sum of exp(order_scale (b - a))) over all answers a and b of a micro-batch "
-        "of which a should be higher", ge=0.0)
-    order_scale: float = setting(5.0, "order: what differences are multiplied by, in the learned scale", gt=0.0)
-
-
-class PairEncoder(PretrainedModel):
-    """An encoder of KerasHub for pairs; needs the extra `pretrained`."""
-
-    own_tokens: ClassVar[bool] = True
-    layers: ClassVar[int] = 1
-    window: ClassVar[int | None] = None
-    words: ClassVar[int] = 0
-    limit: int = setting(128, "tokens of a text that are used, with the encoder's own marks", unit="tokens", ge=4)
-    html: bool = setting(False, "leave out tags such as <br />")
-    pool: Literal["auto", "mean", "first", "max"] = setting(
-        "auto", "how one vector is made of the tokens' vectors; auto: as the preset states that it was trained, else mean")
-
-
-@PAIR_MODELS.register("nlp.models.pairs:build")
-class CrossEncoder(PairEncoder):
-    """An encoder that reads both texts at once, one after the other: each word sees those of the other text, and a pair costs a pass."""
-
-    name: Literal["cross_encoder"]  # type: ignore[assignment]
-    limit: int = setting(256, "tokens of both texts together that are used, with the encoder's own marks; the longer text is cut first",
-                         unit="tokens", ge=8)
-
-
-@PAIR_MODELS.register("nlp.models.pairs:build")
-class BiEncoder(PairEncoder):
-    """An encoder that makes a vector of each text by itself, and a layer that compares them (Reimers and Gurevych 2019, arXiv:1908.10084):
-    vectors can be kept, and a new text is compared with a million of them at once."""
-
-    name: Literal["bi_encoder"]  # type: ignore[assignment]
-    compare: Literal["cosine", "vectors"] | None = setting(
-        None, "what the last layer sees. cosine: that of the two vectors, so that those that lie near one another are alike; vectors: both "
-        "with their distance and product by column, |u - v| and u * v. Default: cosine for numbers, vectors for classes")
-
-
-@PAIR_MODELS.register("nlp.models.pair_overlap:build")
-class PairLinear(Linear):
-    """Ridge or logistic regression on how much two texts have in common - cosines of their tf-idf vectors, shared words, lengths - fitted
-    at once: the cheap baseline that stands beside every report, as a model."""
-
-    name: Literal["linear"]
-
-
 class Reject(Section):
     """Texts that fit no class: how they are marked in the data, and what is rejected."""
 
@@ -431,123 +356,6 @@ class TextRegression(TextExperiment):
             found.append(("data.labels", "is for classes; several numbers are columns in data.label_key"))
         found += [(f"model.{name}", "is for classes; leave it out") for name in ("naive_bayes", "words") if getattr(self.model, name, None)]
         return found
-
-
-@register_task("nlp.tasks.pairs:PairClassification")
-class PairsClassification(TextClassification):
-    """One class per pair of texts, such as duplicate or not, or entailment, or none."""
-
-    task: Literal["nlp.pair_classification"]  # type: ignore[assignment]
-    data: Annotated[PairData, PAIR_SOURCES]
-    model: Annotated[Any, PAIR_MODELS]
-
-    def problems(self) -> list[tuple[str, str]]:
-        many = [("data.labels", "a pair has one class; leave it out")] if self.data.labels == "many" else []
-        return [*super().problems(), *many]
-
-
-@register_task("nlp.tasks.pairs:PairRegression")
-class PairsRegression(TextRegression):
-    """One or several numbers per pair of texts, such as how alike they are."""
-
-    task: Literal["nlp.pair_regression"]  # type: ignore[assignment]
-    data: Annotated[PairData, PAIR_SOURCES]
-    model: Annotated[Any, PAIR_MODELS]
-    loss: PairNumberLoss = setting(PairNumberLoss, "the loss")
-
-    def problems(self) -> list[tuple[str, str]]:
-        ordered = [("loss.order", "is for answers, and quantiles are three of each; leave it out")] if (
-            self.loss.order and self.loss.name == "quantiles") else []
-        return [*super().problems(), *ordered]
-
-
-TAG_MODELS = Variants()
-
-
-class TagData(Data):
-    """Where texts and the things named in them come from."""
-
-    pairs: ClassVar[bool] = False
-    join: ClassVar[str] = " "
-    header: ClassVar[str] = "auto"
-    delimiter: ClassVar[str | None] = None
-    quote: ClassVar[str | None] = None
-    label_key: ClassVar[str] = "spans"
-    labels: ClassVar[str] = "many"  # a text may have none
-    source: Literal["conll", "jsonl"] = setting(
-        ..., "conll: a token and its tag (IOB1, IOB2, BILOU or BIOES) on each line, with tabs or blanks between columns, and a blank line "
-        "behind each sentence; jsonl: a line of JSON for each text, with its spans in characters, or a JSON list of them, as spaCy's pairs "
-        "and Label Studio's exports are")
-    path: str = setting(..., "a file, or a folder with train.*, dev.* or validation.*, and test.*", path=True)
-    token_column: int = setting(0, "conll: the column of the token, from 0", ge=0)
-    label_column: int | None = setting(None, "conll: the column of the tag, from 0, or from -1 backwards; default: the last")
-    text_key: str = setting("text", "jsonl: the key of the text")
-    spans_key: str | None = setting(
-        None, "jsonl: the key of the spans, a list of [start, end, label] or {start, end, label}, the end not included; default: spans, "
-        "entities, label or labels, whichever is there")
-    group_by: str | None = setting(
-        None, "what stays on one side of every split and intervals draw: jsonl: a key; conll: document, which a line -DOCSTART- begins")
-    encoding: str | None = setting(None, "of the files; default: by byte order mark, else UTF-8")
-    longest: int = setting(100_000, "a longer text is a bad example", unit="characters", ge=1)
-
-    def problems(self) -> list[tuple[str, str]]:
-        found = super().problems()
-        if self.source == "conll" and self.group_by not in (None, "document"):
-            found.append(("group_by", f"{self.group_by}: source: conll has the groups of its documents only: set document"))
-        return found
-
-    def described(self) -> list[tuple[str | int, str]]:
-        return [(self.text_key, "text"), (self.spans_key or "spans", "label")]
-
-
-@TAG_MODELS.register("nlp.models.tagger:build")
-class TagEncoder(PretrainedModel):
-    """An encoder of KerasHub and a linear layer on the vector of each word's first token, beside how the word and its neighbours are
-    written; needs the extra `pretrained`."""
-
-    name: Literal["pretrained"] = setting(..., "an encoder of KerasHub, as yet the only kind of model")
-    own_tokens: ClassVar[bool] = True
-    layers: ClassVar[int | None] = 1
-    words: ClassVar[int | None] = 0
-    html: ClassVar[bool] = False
-    pool: ClassVar[str] = "mean"
-    limit: int = setting(512, "tokens of a text that are used, with the encoder's own marks; in what comes after nothing is found",
-                         unit="tokens", ge=4)
-    window: int | None = setting(
-        None, "tokens that the encoder sees at a time: a longer text is cut into windows of equal length; default: as many as it takes",
-        unit="tokens", ge=4)
-    shapes: bool = setting(True, "how words are written - capitals, digits, marks, blanks before them - stands beside their vectors: many "
-                           "encoders read small letters alone")
-    finetune: Finetune | None = setting(
-        lambda: Whole(name="whole", head="new"), "how the network is trained: last, gradual, whole or lora; head: new")
-
-    def problems(self) -> list[tuple[str, str]]:
-        wrong = self.finetune is None or self.finetune.name == "frozen" or self.finetune.head != "new"
-        return super().problems() + ([("finetune", "a tagger trains its encoder under a new head: {name: whole, head: new}, or last, "
-                                       "gradual or lora")] if wrong else [])
-
-
-class TagLoss(Section):
-    """Cross-entropy of the words' tags."""
-
-    label_smoothing: Share = setting(0.0, "share of the target spread over all tags", unit="share")
-
-
-@register_task("nlp.tasks.tagging:Tagging")
-class TextTagging(Experiment):
-    """Things named in a text, such as persons and places, each a span of characters with its type."""
-
-    own_tokens: ClassVar[bool] = True
-    tokens: ClassVar[None] = None
-    task: Literal["nlp.tagging"]
-    data: TagData
-    model: Annotated[Any, TAG_MODELS]
-    loss: TagLoss = setting(TagLoss, "the loss")
-
-    @property
-    def limit(self) -> int:
-        """Tokens of a text that are used."""
-        return int(self.model.limit)
 
 
 def text_keys(data: TextData) -> list[Column]:
