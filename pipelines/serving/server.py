@@ -41,7 +41,7 @@ def source(given: str, find: Callable[[str], Path]) -> Source:
         ConfigError: there is no such thing, or the name is none for an address.
     """
     name, equals, place = given.partition("=")
-    if not equals:
+    if not equals or _is_run(given, find):  # which may be called by its settings: runs/vision/digits/epochs=3
         name, place = "", given
     path = Path(place).expanduser()
     if any((path / name).is_file() for name in ("saved_model.pb", "manifest.json")):
@@ -56,6 +56,13 @@ def source(given: str, find: Callable[[str], Path]) -> Source:
     if not NAME.fullmatch(name or usual):
         raise ConfigError(f"{given}: {name or usual!r} is no name for a model; give one of letters, digits, _ . and -, as NAME={place}")
     return Source(name or usual, folder, versions)
+
+
+def _is_run(given: str, find: Callable[[str], Path]) -> bool:
+    try:
+        return Path(given).expanduser().exists() or ("/" in given.partition("=")[0] and bool(find(given)))
+    except (ConfigError, OSError):
+        return False
 
 
 def serve(sources: Sequence[Source], load: "Callable[[Path], Answerer]", options: Options, protocols: Sequence[ServerProtocol] = (), *,

@@ -40,6 +40,22 @@ def test_what_is_served_is_recognised(tmp_path, monkeypatch, given, name, versio
 def test_a_name_that_is_no_address_is_refused(tmp_path):
     from pipelines.serving.server import source
 
+    def find(given):
+        if given != "run":
+            raise ConfigError("no such run")
+        return tmp_path / "vision" / "digits" / "small"
+
     with pytest.raises(ConfigError, match="is no name for a model"):
-        source("a/b=run", lambda _: tmp_path / "vision" / "digits" / "small")
-    assert source("run", lambda _: tmp_path / "vision" / "digits" / "small").name == "digits"
+        source("a/b=run", find)
+    assert source("run", find).name == "digits"
+
+
+def test_a_run_that_is_called_by_its_settings_is_served(tmp_path, monkeypatch):
+    from pipelines.serving.server import source
+
+    folder = tmp_path / "digits" / "epochs=3,seed=1"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(folder.parent)
+    for given in (str(folder), folder.name, "digits/epochs=3,seed=1", f"mine={folder}"):
+        found = source(given, lambda _: folder)
+        assert (found.folder, found.name) == (folder, "mine" if given.startswith("mine=") else "digits")
