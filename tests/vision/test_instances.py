@@ -123,6 +123,22 @@ def test_every_form_gives_the_same_things(tmp_path, source):
     assert raw[THINGS].dtype == tf.string and split.fingerprint() == opened(source, folder).load("all").fingerprint()
 
 
+def test_a_file_for_each_thing(tmp_path):
+    pictures = made(6)
+    masks(pictures, tmp_path / "all")
+    for one in pictures:
+        folder = tmp_path / "each" / one.name[:3]
+        (folder / "images").mkdir(parents=True)
+        (folder / "masks").mkdir()
+        (tmp_path / "all" / "images" / one.name).rename(folder / "images" / one.name)
+        for number in range(1, len(one.boxes) + 1):
+            Image.fromarray(np.where(numbered(one) == number, 255, 0).astype(np.uint8)).save(folder / "masks" / f"{number}.png")
+    split = opened("masks", tmp_path / "each").load("all")
+    for number, one in enumerate(pictures):
+        np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(split.fields[THINGS][number]))), numbered(one))
+    assert "task: vision.instances" in new.draft(tmp_path / "each", Asked(encoder="none")).body
+
+
 def test_a_mask_that_cannot_be_used(tmp_path):
     masks(made(6), tmp_path)
     Image.new("L", (5, 5)).save(tmp_path / "masks" / "002.png")

@@ -20,7 +20,8 @@ class InstanceData(BoxData):
     """Where the pictures and the masks of the things in them come from, and the size the model sees."""
 
     source: Overridable[Any, Literal["masks", "coco", "yolo", "labelme", "table"]] = setting(
-        ..., "masks: a folder of pictures beside one of masks whose values number the things of each; coco: COCO's JSON with polygons or "
+        ..., "masks: a folder of pictures beside one of masks whose values number the things of each, or a folder for each picture, with "
+        "images and masks, a file for each thing; coco: COCO's JSON with polygons or "
         "RLE; yolo: a text file of polygons for each picture; labelme: a JSON of polygons for each; table: CSV, TSV, JSONL or Parquet "
         "naming the files of pictures and masks")
     image_key: str = setting("image", "table: the column that names pictures")

@@ -8,11 +8,14 @@ import numpy as np
 from pipelines.base.errors import DataError
 from pipelines.data.files import FileSource
 from pipelines.data.opened import Opened
+from pipelines.data.walk import PassedOver
 from pipelines.stores.remote import local
 from vision.data.boxes import readers
 from vision.data.boxes.open import open_annotated
 from vision.data.boxes.pictures import Annotated, Picture, sound
+from vision.data.files import images_below
 from vision.data.instances import things
+from vision.data.masks import layout
 from vision.data.masks.open import MASK, open_masks
 from vision.data.splits import file_header
 from vision.settings import InstanceData
@@ -24,6 +27,9 @@ def open_instances(data: InstanceData) -> Opened[FileSource]:
     if data.source not in ("masks", "table"):
         root = Path(local(data.path or "", folder=True))
         return open_annotated(readers.read(data, root, outlines=True), root, data, partial(_examine_picture, data=data))
+    if data.source == "masks" and (alone := layout.each_by_itself(Path(local(data.path or "", folder=True)))):
+        every = Annotated({"all": [Picture(image, np.zeros((0, 4)), [], [], masks) for image, masks in alone]})
+        return open_annotated(every, Path(local(data.path or "", folder=True)), data, partial(_examine_picture, data=data))
     pairs, found = open_masks(data), Annotated({})
     for name in pairs.names:
         source = pairs.load(name)
@@ -44,7 +50,8 @@ def _examine_picture(picture: Picture, data: InstanceData) -> list[str]:
     size, reasons = header[:2], list[str]()
     try:
         if picture.outlines is None:
-            numbers = things.read_numbers(picture.origin, size, data.void)
+            files = images_below(picture.origin, PassedOver()) if picture.origin.is_dir() else []
+            numbers = things.read_files(files, size) if files else things.read_numbers(picture.origin, size, data.void)
             picture.boxes = things.boxes_of(numbers)
             picture.labels = [data.thing] * len(picture.boxes)
         else:

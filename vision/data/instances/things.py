@@ -119,6 +119,15 @@ def read_numbers(file: Path, size: tuple[int, int], void: Sequence[int | Sequenc
     return np.where(things, np.cumsum(things), 0).astype(np.uint16)[places.reshape(values.shape)]
 
 
+def read_files(files: Sequence[Path], size: tuple[int, int]) -> np.ndarray:
+    """The things of a picture of which each has a file, non-zero where it is, [height, width] uint16 in the order of the files; of a pixel
+    that several claim the smallest has it. Raises ValueError as `read_numbers`."""
+    numbers, masks = np.zeros(size, np.uint16), [read_numbers(file, size, []) > 0 for file in files]
+    for place in sorted(range(len(masks)), key=lambda place: -int(masks[place].sum())):
+        numbers[masks[place]] = place + 1
+    return numbers
+
+
 def boxes_of(numbers: np.ndarray) -> np.ndarray:
     """Left, top, right and bottom of each thing, [things, 4] float32; zeros of one without a pixel."""
     from scipy.ndimage import find_objects

@@ -82,9 +82,12 @@ def look_at(root: Path) -> SeenMasks | None:
 
 
 def numbers_things(root: Path) -> bool:
-    """Whether the masks beside a folder's pictures number things: with 16 bits a pixel, or 0 to any number in each picture."""
+    """Whether the masks beside a folder's pictures number things, with 16 bits a pixel or 0 to any number in each picture, or are a file
+    for each thing."""
     from PIL import Image
 
+    if root.is_dir() and layout.each_by_itself(root):
+        return True
     parts = layout.find(root) if root.is_dir() else {}
     train = next((part for name, part in parts.items() if role_of(name) == "train" or name == layout.WHOLE), None)
     seen = list[Seen]()

@@ -56,6 +56,17 @@ def _pair(folders: Sequence[Path]) -> tuple[Path, ...]:
     return tuple(some[0] for some in found) if one_each and any(map(is_image_file, files_below(found[1][0], PassedOver()))) else ()
 
 
+def each_by_itself(root: Path) -> list[tuple[Path, Path]]:
+    """(picture, the folder of its masks, one for each thing) where each picture has a folder of its own, with images/ and masks/ in it, as
+    the Data Science Bowl of 2018 has them; empty where there are no such folders."""
+    found = []
+    for folder in _folders(root):
+        pictures, masks = folder / "images", folder / "masks"
+        if pictures.is_dir() and masks.is_dir() and len(images := images_below(pictures, PassedOver())) == 1:
+            found.append((images[0], masks))
+    return found
+
+
 def paired(pictures: Path, masks: Path) -> Part:
     """Each picture with the mask of its name, or of its name with an ending that all masks have: street_1.jpg and street_1_mask.png; or
     with a file for each class.
