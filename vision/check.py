@@ -18,6 +18,7 @@ from pipelines.data.opened import LENIENT, Opened, without
 from pipelines.data.source import Source, origin
 from vision.data import examples
 from vision.data.boxes.check import check_boxes
+from vision.data.boxes.open import BOXES, CLASSES, THINGS
 from vision.data.instances.open import open_instances
 from vision.data.masks import values
 from vision.data.masks.open import look_at, masks_of, open_masks
@@ -25,7 +26,7 @@ from vision.data.masks.splits import class_names, coding_of
 from vision.data.scan import Examined, examine
 from vision.data.sources import open_data
 from vision.data.splits import not_empty
-from vision.outputs.mask_figures import tinted
+from vision.outputs.mask_figures import draw_numbered, tinted
 from vision.settings import ImageExperiment, ImageSegmentation
 
 IDENTICAL = "the same pixels"
@@ -123,8 +124,19 @@ def _paths(source: Source) -> list[str] | None:
     return [base.relative(int(number)) for number in numbers] if isinstance(base, FileSource) else None
 
 
+def _draw_things(files: FileSource, number: int, image: np.ndarray, share: float) -> np.ndarray:
+    """An example with its things over it."""
+    from PIL import Image
+
+    with Image.open(io.BytesIO(files.fields[THINGS][number])) as stored:
+        things = np.asarray(stored)
+    rows, columns = (np.minimum((np.arange(side) / share).astype(int), most - 1) for side, most in zip(image.shape, things.shape))
+    there = files.fields[CLASSES][number] >= 0
+    return draw_numbered(image, things[rows][:, columns], files.fields[BOXES][number][there] * share)
+
+
 CHECKS = {"vision.classification": check_images, "vision.regression": check_images, "vision.detection": check_boxes,
-          "vision.segmentation": check_masks, "vision.instances": partial(check_boxes, open_data=open_instances)}
+          "vision.segmentation": check_masks, "vision.instances": partial(check_boxes, open_data=open_instances, draw=_draw_things)}
 ENCODED: dict[str, Callable[[str], dict[str, Any]]] = {"vision.classification": lambda preset: {}}  # it takes images as they are
 
 

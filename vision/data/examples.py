@@ -13,12 +13,16 @@ SIDE = 288  # px that each is drawn in, at most
 GROUND = 255  # the grey of what is left of that
 
 
-def picture(source: Source, bad: set[int], over: Callable[[FileSource, int, np.ndarray, float], np.ndarray]) -> bytes:
+# (files, number, picture [height, width, 3] uint8, its sides as a share of those of the file) -> the picture as it is drawn
+Over = Callable[[FileSource, int, np.ndarray, float], np.ndarray]
+
+
+def picture(source: Source, bad: set[int], over: Over) -> bytes:
     """A PNG file of examples spread evenly over a source of files.
 
     Args:
         bad: numbers of examples that cannot be read, which are left out.
-        over: (files, number, picture [height, width, 3] uint8, its sides as a share of those of the file) -> the picture as it is drawn.
+        over: draws what lies in it.
     """
     from PIL import Image, ImageOps
 

@@ -1,6 +1,5 @@
 """`quartet check` for pictures with boxes: every picture decoded once, and what is wrong with boxes named."""
 
-import io
 from collections.abc import Callable
 from typing import Any
 
@@ -13,16 +12,19 @@ from pipelines.data.files import FileSource
 from pipelines.data.opened import LENIENT, Opened, without
 from pipelines.data.source import Source, origin
 from vision.data import examples
-from vision.data.boxes.open import BOXES, CLASSES, THINGS, open_boxes
+from vision.data.boxes.open import BOXES, CLASSES, open_boxes
 from vision.data.boxes.splits import field_of
 from vision.data.scan import Examined, examine
 from vision.data.splits import not_empty
-from vision.outputs.mask_figures import draw_numbered
 
 
 def check_boxes(experiment: Any, progress: Callable[[int, int], None] | None = None, *,
-                open_data: Callable[[Any], Opened[FileSource]] = open_boxes) -> Check:
-    """As `vision.check.check_images`; boxes that are empty, flipped, outside or no numbers, and pictures without any, are findings."""
+                open_data: Callable[[Any], Opened[FileSource]] = open_boxes, draw: examples.Over | None = None) -> Check:
+    """As `vision.check.check_images`; boxes that are empty, flipped, outside or no numbers, and pictures without any, are findings.
+
+    Args:
+        draw: what lies over a picture of an example; default: its boxes.
+    """
     data = experiment.data
     opened = open_data(data.model_copy(update=LENIENT))
     examined: dict[int, Examined] = {}
@@ -48,21 +50,14 @@ def check_boxes(experiment: Any, progress: Callable[[int, int], None] | None = N
                                        f"{count}: {do}", tuple(opened.skipped)))
         result.findings.sort(key=lambda finding: LEVELS.index(finding.level))
     if not result.failed:
-        result.pictures["examples.png"] = examples.picture(train, {number for number, _ in reads["train"].bad}, _boxed)
+        result.pictures["examples.png"] = examples.picture(train, {number for number, _ in reads["train"].bad}, draw or _draw_boxes)
     return result
 
 
-def _boxed(files: FileSource, number: int, image: np.ndarray, share: float) -> np.ndarray:
+def _draw_boxes(files: FileSource, number: int, image: np.ndarray, share: float) -> np.ndarray:
     classes = files.fields[CLASSES][number]
     boxes = files.fields[BOXES][number][classes >= 0] * share
-    if THINGS not in files.fields:
-        return figures.overlaid(image, boxes=boxes, names=classes[classes >= 0])
-    from PIL import Image
-
-    with Image.open(io.BytesIO(files.fields[THINGS][number])) as stored:
-        things = np.asarray(stored)
-    rows, columns = (np.minimum((np.arange(side) / share).astype(int), most - 1) for side, most in zip(image.shape, things.shape))
-    return draw_numbered(image, things[rows][:, columns], boxes)
+    return figures.overlaid(image, boxes=boxes, names=classes[classes >= 0])
 
 
 def _read(source: Source, examined: dict[int, Examined]) -> Read:

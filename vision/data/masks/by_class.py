@@ -7,19 +7,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pipelines.base.errors import DataError
+from vision.data.masks.part import Files, Part
 from vision.data.masks.values import MOST, VOID
-
-if TYPE_CHECKING:
-    from vision.data.masks.layout import Part
 
 GROUND = "background"  # what no file claims
 FEWEST = 2  # classes from which files are taken for those of classes
-Files = dict[str, Path]  # class -> its file, of one picture
 
 
 def files_by_class(names: Sequence[str], masks: Mapping[str, Path]) -> list[Files] | None:
@@ -69,7 +65,7 @@ def numbers_of(files: Sequence[Files], named: Sequence[str] | None) -> tuple[lis
     return classes, {label: defaulted[label] for label in there}, defaulted[ground]
 
 
-def join_parts(parts: Iterable["Part"], named: Sequence[str] | None, root: Path, *, skip: bool) -> list[str]:
+def join_parts(parts: Iterable[Part], named: Sequence[str] | None, root: Path, *, skip: bool) -> list[str]:
     """Joins the masks of `parts` that are a file for each class, into the bytes of one; the names of the classes, none where none are so.
 
     Args:

@@ -12,6 +12,7 @@ from pipelines.data.columns import role_of
 from vision.data.headers import Header
 from vision.data.inspection import headers_of
 from vision.data.masks import by_class, layout
+from vision.data.masks.part import Part
 from vision.data.masks.values import Coding, Seen, Value, coding, largest_number, look, value_of
 
 LOOKED_AT = 300  # masks
@@ -103,7 +104,7 @@ def numbers_things(root: Path) -> bool:
     return bool(seen) and largest_number(seen) > 0
 
 
-def _sample(train: layout.Part) -> list[Seen]:
+def _sample(train: Part) -> list[Seen]:
     found, wrong = list[Seen](), ""
     for number in range(0, len(train.masks), max(1, len(train.masks) // LOOKED_AT)):
         try:

@@ -3,7 +3,6 @@ above or below them or not, and Pascal VOC's JPEGImages/ beside SegmentationClas
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipelines.base.errors import DataError
@@ -11,20 +10,11 @@ from pipelines.data.columns import plain, role_of
 from pipelines.data.kinds import MASKS, PICTURES
 from pipelines.data.walk import PassedOver, files_below, folders_in
 from vision.data.files import images_below, is_image_file
-from vision.data.masks.by_class import Files, files_by_class
+from vision.data.masks.by_class import files_by_class
+from vision.data.masks.part import Part
 
 LISTS = ("ImageSets/Segmentation", "ImageSets")  # Pascal VOC's lists of names, a file for each split
 WHOLE = "all"  # the split of data that come in one piece
-
-
-@dataclass(frozen=True)
-class Part:
-    """A split: each picture with its mask, or with a file for each class in `by_class`; `alone` are pictures without one."""
-
-    images: list[Path]
-    masks: list[Path | bytes]
-    alone: list[Path]
-    by_class: list[Files] = field(default_factory=list)
 
 
 def find(root: Path) -> dict[str, Part]:
