@@ -65,7 +65,8 @@ def register_source(task: str, settings: type[Section]) -> Callable[[Builder], B
     """
     base = registry.data_of(task)
     if isinstance(settings, type) and not issubclass(settings, base):
-        raise ConfigError(f"{settings.__name__}: the settings of a source of {task} derive from {base.__module__}.{base.__name__}")
+        place = ".".join(base.__module__.split(".")[:2])  # vision.settings, of which each kind of answer has a module
+        raise ConfigError(f"{settings.__name__}: the settings of a source of {task} derive from {place}.{base.__name__}")
     return _adding(task, "data", settings)
 
 

@@ -7,7 +7,6 @@ stops or is skipped as data.on_bad_example says.
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from nlp.data import quickstart
+from nlp.data.rows import Rows as Rows
 from nlp.settings import SOURCES, Reject, TagData, TextData, text_keys
 from pipelines.base.errors import DataError
 from pipelines.config.messages import show
@@ -53,27 +53,6 @@ class TextSource(TensorSource):
 
     def name(self, number: int) -> str:
         return self._names(number)
-
-
-@dataclass
-class Rows:
-    """The examples of one split as stored.
-
-    Attributes:
-        texts: [n] str, or of pairs [n] tuples of two; or a string tensor [n] or [n, 2].
-        labels: [n] the label, the labels (labels: many) or None.
-        places: the name of each example in messages.
-        groups: [n] or None.
-        bad: (place, reason) of examples left out already.
-        fingerprint: of the stored data.
-    """
-
-    texts: Any
-    labels: list[Any]
-    places: Callable[[int], str]
-    groups: list[str] | None
-    bad: list[tuple[str, str]]
-    fingerprint: str
 
 
 class Loaded(TextSource):

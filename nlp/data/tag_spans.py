@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
-from nlp.data.sources import Rows
+from nlp.data.rows import Rows
 from nlp.settings import TagData
 from pipelines.base.errors import DataError
 from pipelines.base.json_text import parse_json

@@ -19,8 +19,9 @@ from nlp.tokens.shapes import shapes
 from pipelines.base.formatting import escaped
 from pipelines.data.lengths import Lengths
 from pipelines.data.source import Source, Tensors
+from pipelines.outputs.of_classes import OfClasses
 from pipelines.task import intervals
-from pipelines.task.contract import Answers, Condensed, Features, Output, Splits, Task
+from pipelines.task.contract import Answers, Condensed, Features, Splits, Task
 from pipelines.task.results import Baseline, Judgement
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class TaggedTexts(Texts):
         return super()._warnings(texts, ids[..., 0])
 
 
-class Tags(Output):
+class Tags(OfClasses):
     """Facts: `classes`, the types, and `class_counts`; settings: `loss` is a TagLoss.
 
     Outputs of the model are logits of the tags of nlp.metrics.entities, [batch, time, tags]; targets are `spans` [batch, n, 3] int32, and

@@ -12,13 +12,14 @@ from pipelines.fitting.settings import FittedModel
 from pipelines.outputs import classification, classifier
 from pipelines.outputs.baselines import kernel_baseline
 from pipelines.outputs.cross_entropy import class_weights, cross_entropy, largest_share, softened
-from pipelines.task.contract import Answers, Condensed, Features, Output, SetScores
+from pipelines.outputs.of_classes import OfClasses
+from pipelines.task.contract import Answers, Condensed, Features, SetScores
 from pipelines.task.results import Baseline, Judgement
 
 MEANINGS = {"label": "the most probable class", "confidence": "its probability", "probabilities": "of each class"}
 
 
-class Classes(Output):
+class Classes(OfClasses):
     """One of `classes` for each example. Facts: `classes`, and `class_counts` of train; settings: `loss` is a ClassificationLoss.
 
     Outputs of the model are logits [batch, classes]; targets are labels [batch] int32 or, while training on mixed examples, the share of

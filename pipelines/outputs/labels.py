@@ -12,13 +12,14 @@ from pipelines.fitting.settings import FittedModel
 from pipelines.outputs import label_metrics
 from pipelines.outputs.baselines import kernel_baseline
 from pipelines.outputs.cross_entropy import class_weights, softened
-from pipelines.task.contract import Answers, Features, Output, SetScores
+from pipelines.outputs.of_classes import OfClasses
+from pipelines.task.contract import Answers, Features, SetScores
 from pipelines.task.results import Baseline, Judgement
 
 MEANINGS = {"labels": "the labels whose probability reaches their threshold, most probable first", "probabilities": "of each label"}
 
 
-class Labels(Output):
+class Labels(OfClasses):
     """Any of `classes` for each example. Facts: `classes`, `class_counts` of train, `thresholds`, chosen on validation; settings: `loss` is
     a ClassificationLoss.
 

@@ -88,12 +88,6 @@ class Output(Part):
         super().__init__(task)
         self.input: Input = task.input
 
-    @property
-    def classes(self) -> list[str]:
-        """Names of what is told apart, by number; of facts that have them."""
-        classes: list[str] = self.facts["classes"]
-        return classes
-
     # ---- learning; in graph
 
     def targets(self, examples: Tensors, changes: Tensors | None = None) -> Tensors:

@@ -8,7 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.data.source import Source, Tensors
-from pipelines.task.contract import AnswerFormat, Answers, Condensed, Features, Output, SetScores
+from pipelines.outputs.of_classes import OfClasses
+from pipelines.task.contract import AnswerFormat, Answers, Condensed, Features, SetScores
 from pipelines.task.results import Baseline, Judgement, worst_numbers
 from vision.data import geometry, mosaic
 from vision.data.boxes.open import BOXES, CLASSES, NONE
@@ -21,7 +22,7 @@ LEAST = 0.01  # score below which no box counts
 SIDE = 1.0  # px that a box keeps of each side, at least, to be learned
 
 
-class Boxes(Output):
+class Boxes(OfClasses):
     """Facts: `classes`, `class_counts` of train's boxes, and `thresholds`, chosen on validation; settings: `loss` and `evaluate` are a
     BoxLoss and a BoxEvaluate.
 

@@ -8,8 +8,9 @@ import tensorflow as tf
 
 from pipelines.base.errors import ConfigError
 from pipelines.data.source import Source, Tensors
+from pipelines.outputs.of_classes import OfClasses
 from pipelines.task import intervals
-from pipelines.task.contract import AnswerFormat, Answers, Condensed, Features, Output, kept
+from pipelines.task.contract import AnswerFormat, Answers, Condensed, Features, kept
 from pipelines.task.results import Baseline, Judgement, worst_examples
 from vision.data import geometry, mosaic
 from vision.data.masks.open import MASK
@@ -22,7 +23,7 @@ TABLED = 64  # classes up to which that is kept
 SHOWN = 6  # worst pictures
 
 
-class Masks(Output):
+class Masks(OfClasses):
     """Facts: `classes`, `class_counts` of train's pixels and `coding` (vision.data.masks.values); settings: `loss` is a MaskLoss.
 
     Outputs of the model are [batch, height, width, classes] logits; targets are [batch, height, width] uint8 class numbers, 255 where a
