@@ -14,6 +14,7 @@ from pipelines.config.draft import Asked, Draft, Entry, section
 from pipelines.data import text_rows
 from pipelines.data.divide import find
 from pipelines.encoders.listing import propose
+from pipelines.machine.startup import start_tensorflow
 
 Form = Literal["conll", "jsonl"]
 LOOKED_AT = 500  # items of a file
@@ -52,6 +53,7 @@ def _spans(text: str, path: Path) -> bool:
 
 def draft(path: Path, form: Form, asked: Asked) -> Draft:
     """Raises DataError for too few texts, or no encoder."""
+    start_tensorflow()
     data = TagData(source=form, path=str(path))
     files = split_files(path, data)
     read, note = read_conll(files, data) if form == "conll" else (read_json(files, data), "")

@@ -1,6 +1,7 @@
 """Named things in texts, read from CoNLL columns and from JSON lines: the text and its spans, in characters.
 
-Tags of tokens are IOB1, IOB2 (BIO) or BILOU (also called BIOES, IOBES): which of them a data set uses is seen by its tags.
+Tags of tokens are IOB1, IOB2 (BIO) or BILOU (also called BIOES, IOBES): which of them a data set uses is seen by its tags. Imports no
+TensorFlow by itself.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +17,6 @@ from pipelines.base.json_text import parse_json
 from pipelines.config.messages import show
 from pipelines.data import text_rows
 from pipelines.data.divide import ALIASES
-from pipelines.data.fingerprint import of_files
 
 DOCUMENT = "-DOCSTART-"
 SPAN_KEYS = ("spans", "entities", "label", "labels")
@@ -279,4 +279,6 @@ def object_of(given: Any, data: TagData) -> tuple[str, list[Span], str]:
 
 
 def _fingerprint(path: Path, data: TagData) -> str:
+    from pipelines.data.fingerprint import of_files  # starts TensorFlow
+
     return f"{of_files([path], path.parent, whole=True)}-{data.text_key}-{data.spans_key}-{data.token_column}-{data.label_column}"
