@@ -12,7 +12,7 @@ from pipelines.data import draws
 from vision.data import geometry
 from vision.data.augment import moved_by
 
-STREAM = 48  # the first of DRAWS from a key
+STREAM = 48  # the first of seven draws from a key
 MIDDLE, SMALLEST = (0.3, 0.7), 0.5  # where the quarters meet, in shares of the sides; the smallest factor
 
 

@@ -36,17 +36,17 @@ def open_boxes(data: BoxData) -> Opened[FileSource]:
 def open_annotated(found: Annotated, root: Path, data: BoxData, examine: Callable[[Picture], list[str]]) -> Opened[FileSource]:
     """Of what was read; `examine` leaves in a picture what is sound, and gives a reason for all else. Raises as `open_boxes`."""
     everything = {id(picture): picture for part in found.splits.values() for picture in part}
-    total = sum(len(picture.labels) for picture in everything.values())
     with ThreadPoolExecutor(8) as threads:
-        found.bad += [reason for reasons in threads.map(examine, everything.values()) for reason in reasons]
-    lost = total - sum(len(picture.labels) for picture in everything.values())
+        lost = [reason for reasons in threads.map(examine, everything.values()) for reason in reasons]
+    total = len(lost) + sum(len(picture.labels) for picture in everything.values())
+    found.bad += lost
     if found.bad and data.on_bad_example == "stop":
         more = f" (and {len(found.bad) - 1:,} more)" if len(found.bad) > 1 else ""
         raise DataError(f"{found.bad[0]}{more}. Repair it, or leave such boxes out with data.on_bad_example: skip; `quartet check` lists "
                         "all of them")
     check_skipped(found.bad, max(total, 1), data, str(root))
-    if lost and found.bad:
-        found.notes.append(f"Boxes left out: {lost:,} of {total:,}, such as {found.bad[0]}.")
+    if lost:
+        found.notes.append(f"Boxes left out: {len(lost):,} of {total:,}, such as {lost[0]}.")
     classes = found.classes or class_names([label for picture in everything.values() for label in picture.labels])
     splits = {name: [picture for picture in part if picture.usable and picture.file.is_file()] for name, part in found.splits.items()}
     most = max((len(picture.boxes) for picture in everything.values()), default=0)

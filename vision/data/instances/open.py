@@ -24,12 +24,12 @@ from vision.settings import InstanceData
 def open_instances(data: InstanceData) -> Opened[FileSource]:
     """Raises DataError that names file and place of the first thing or mask that cannot be used, or with data.on_bad_example: skip leaves
     it out."""
+    root = Path(local(data.path or "", folder=True))
     if data.source not in ("masks", "table"):
-        root = Path(local(data.path or "", folder=True))
         return open_annotated(readers.read(data, root, outlines=True), root, data, partial(_examine_picture, data=data))
-    if data.source == "masks" and (alone := layout.each_by_itself(Path(local(data.path or "", folder=True)))):
+    if data.source == "masks" and (alone := layout.each_by_itself(root)):
         every = Annotated({"all": [Picture(image, np.zeros((0, 4)), [], [], masks) for image, masks in alone]})
-        return open_annotated(every, Path(local(data.path or "", folder=True)), data, partial(_examine_picture, data=data))
+        return open_annotated(every, root, data, partial(_examine_picture, data=data))
     pairs, found = open_masks(data), Annotated({})
     for name in pairs.names:
         source = pairs.load(name)
