@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -29,6 +29,9 @@ from pipelines.config import guard
 from pipelines.runs.launcher import PredictCall, chosen
 from pipelines.stores.remote import OutputFolder, file_for, local, named, refuse_existing, write_output
 from pipelines.stores.remote import inputs as local_inputs
+
+if TYPE_CHECKING:
+    from pipelines.serving.load import LoadedRun
 
 FORMATS = ("table", "csv", "jsonl", "text", "ctm", "parquet")
 
@@ -197,6 +200,36 @@ def _empty(folder: Path, option: str, replace: bool) -> OutputFolder:
     return filed
 
 
+def open_encoder(runs: Path, what: str) -> tuple["LoadedRun", str]:
+    """(the encoder of a run, or a preset by itself, on one device; the run's folder, or the preset as it was named). Starts TensorFlow.
+
+    Raises:
+        ConfigError: there is neither, or it has no pretrained encoder that makes one vector of an input.
+    """
+    from pipelines.runs.listing import find_run
+
+    folder, unknown = None, ""
+    try:
+        folder = find_run(runs, what)
+    except ConfigError as error:
+        unknown = str(error)
+        guard.check(what, "preset")
+    if folder is not None:
+        folder = finished(runs, what)
+    from pipelines.machine.startup import start_tensorflow
+
+    start_tensorflow()
+    from pipelines.serving import embed as embedding
+    from pipelines.serving.load import load_run
+
+    try:
+        loaded = embedding.one_by_one(load_run(folder, where=1)) if folder is not None else embedding.of_preset(what)
+    except ConfigError as error:
+        raise ConfigError(f"{unknown}\n{error}" if unknown else str(error)) from error
+    embedding.require_encoder(loaded)
+    return loaded, what if folder is None else str(folder.path.absolute())
+
+
 @extensible()
 def embed(
     run: Annotated[str, typer.Argument(
@@ -212,37 +245,24 @@ def embed(
     batch: Batch = None,
 ) -> None:
     """Write the vector that a pretrained encoder makes of each input."""
-    from pipelines.runs.listing import find_run
-
     if output.exists() and not replace:
         raise ConfigError(f"--output: {output} is there already; --replace writes over it")
-    folder, unknown = None, ""
-    try:
-        folder = find_run(runs, run)
-    except ConfigError as error:
-        unknown = str(error)
-        guard.check(run, "preset")
-    if folder is not None:
-        folder = finished(runs, run)
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
-    from pipelines.base.progress import followed
     from pipelines.reports import predictions
     from pipelines.serving import embed as embedding
-    from pipelines.serving.load import load_run, reading_as
+
+    predictions.writable(output, embedding.ENDINGS)
+    loaded, name = open_encoder(runs, run)
+    from pipelines.base.progress import followed
+    from pipelines.serving.load import reading_as
     from pipelines.serving.output import counted
     from pipelines.serving.predict import Predictor
 
-    predictions.writable(output, embedding.ENDINGS)
-    try:
-        loaded = embedding.one_by_one(load_run(folder, where=1)) if folder is not None else embedding.of_preset(run)
-    except ConfigError as error:
-        raise ConfigError(f"{unknown}\n{error}" if unknown else str(error)) from error
-    embedding.require_encoder(loaded)
     counts = {"answered": 0, "failed": 0}
     answers = Predictor(reading_as(loaded, settings or ()), batch=batch, answer=embedding.vectors).predict(inputs)
-    say(f"embedding    with {loaded.name if folder is not None else run}")
+    say(f"embedding    with {loaded.name if name != run else run}")
     vectors = counted(answers, counts, lambda one: fail(f"{one.name}: cannot be read: {one.error}"))
     embedding.write(output, followed(vectors, say, "embedding"))
     say(f"{counts['answered']:,} of {sum(counts.values()):,} vectors: {shown(output)}")

@@ -79,20 +79,20 @@ class Detection(ImageTask):
         return f"{missing}: field required" if missing else None
 
     def show(self, source: Source, writer: "Writer", step: int, *, inputs: Any = None, targets: Any = None, split: str = "train") -> None:
-        if not self.drawing.due():
-            return
-        with self.drawing:
-            pictures = [figures.overlaid(image, boxes=boxes[classes >= 0], names=classes[classes >= 0])
-                        for image, boxes, classes in zip(inputs.numpy(), targets["boxes"].numpy(), targets["classes"].numpy())]
-            writer.images("inputs after augmentation", np.stack(pictures), step)
+        self.draw(writer, "inputs after augmentation", step, lambda: [
+            figures.overlaid(image, boxes=boxes[classes >= 0], names=classes[classes >= 0])
+            for image, boxes, classes in zip(inputs.numpy(), targets[BOXES].numpy(), targets[CLASSES].numpy())])
 
     def show_epoch(self, model: keras.Model, writer: "Writer", step: int, *, examples: Tensors, inputs: Any, targets: Any) -> None:
         """The boxes with a score of 0.5 and more: the thresholds are chosen at the end."""
-        if not self.drawing.due():
-            return
-        with self.drawing:
+        def pictures() -> list[np.ndarray]:
             given = self.output.answer(lambda images: model(images, training=False), inputs)
-            pictures = [figures.overlaid(image, boxes=boxes[scores >= 0.5], names=classes[scores >= 0.5])
-                        for image, boxes, classes, scores in zip(
-                            *(one.numpy() for one in (inputs, given[BOXES], given[CLASSES], given["scores"])))]
-            writer.images("boxes given", np.stack(pictures), step)
+            return [self.draw_answer(image, {name: value[place].numpy() for name, value in given.items()})
+                    for place, image in enumerate(inputs.numpy())]
+
+        self.draw(writer, "given", step, pictures)
+
+    def draw_answer(self, image: np.ndarray, given: dict[str, np.ndarray]) -> np.ndarray:
+        """A picture as the model sees it, with what it gives for it."""
+        sure = given["scores"] >= 0.5
+        return figures.overlaid(image, boxes=given[BOXES][sure], names=given[CLASSES][sure].tolist())

@@ -1,6 +1,6 @@
 """What tasks on images share, whatever is said of them: the model between input and output, and pictures of what it sees."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -62,3 +62,9 @@ class ImageTask(Task):
         names = [self.output.name_of(target) for target in targets.numpy()]
         with self.drawing:
             writer.images("inputs after augmentation", np.clip(np.rint(inputs.numpy()), 0, 255).astype(np.uint8), step, captions=names)
+
+    def draw(self, writer: "Writer", name: str, step: int, pictures: Callable[[], list[np.ndarray]]) -> None:
+        """Puts pictures of one size, [height, width, 3] uint8 each, into TensorBoard, where it is time to draw."""
+        if self.drawing.due():
+            with self.drawing:
+                writer.images(name, np.stack(pictures()), step)

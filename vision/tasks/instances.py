@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING, Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
@@ -49,21 +48,10 @@ class InstanceSegmentation(Detection):
     experiment: ImageInstances  # type: ignore[assignment]
 
     def show(self, source: Source, writer: "Writer", step: int, *, inputs: Any = None, targets: Any = None, split: str = "train") -> None:
-        if not self.drawing.due():
-            return
-        with self.drawing:
-            pictures = [mask_figures.draw_numbered(image, things, boxes[classes >= 0]) for image, things, boxes, classes in zip(
-                *(one.numpy() for one in (inputs, targets[THINGS], targets[BOXES], targets[CLASSES])))]
-            writer.images("inputs after augmentation", np.stack(pictures), step)
+        self.draw(writer, "inputs after augmentation", step, lambda: [
+            mask_figures.draw_numbered(image, things, boxes[classes >= 0]) for image, things, boxes, classes in zip(
+                *(one.numpy() for one in (inputs, targets[THINGS], targets[BOXES], targets[CLASSES])))])
 
-    def show_epoch(self, model: keras.Model, writer: "Writer", step: int, *, examples: Tensors, inputs: Any, targets: Any) -> None:
-        """The things with a score of 0.5 and more: the thresholds are chosen at the end."""
-        if not self.drawing.due():
-            return
-        with self.drawing:
-            given = self.output.answer(lambda images: model(images, training=False), inputs)
-            pictures = []
-            for image, things, boxes, scores in zip(*(one.numpy() for one in (inputs, given[THINGS], given[BOXES], given["scores"]))):
-                sure = scores >= 0.5
-                pictures.append(mask_figures.draw_numbered(image, np.concatenate([[False], sure])[things] * things, boxes[sure]))
-            writer.images("things given", np.stack(pictures), step)
+    def draw_answer(self, image: np.ndarray, given: dict[str, np.ndarray]) -> np.ndarray:
+        sure = given["scores"] >= 0.5
+        return mask_figures.draw_numbered(image, np.concatenate([[False], sure])[given[THINGS]] * given[THINGS], given[BOXES][sure])

@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING, Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from pipelines.data.source import Source, Tensors
@@ -74,16 +73,10 @@ class Segmentation(ImageTask):
         return f"{missing}: field required" if missing else None
 
     def show(self, source: Source, writer: "Writer", step: int, *, inputs: Any = None, targets: Any = None, split: str = "train") -> None:
-        if not self.drawing.due():
-            return
-        with self.drawing:
-            pictures = [mask_figures.tinted(image, mask, self.output.width) for image, mask in zip(inputs.numpy(), targets.numpy())]
-            writer.images("inputs after augmentation", np.stack(pictures), step)
+        self.draw(writer, "inputs after augmentation", step, lambda: [
+            mask_figures.tinted(image, mask, self.output.width) for image, mask in zip(inputs.numpy(), targets.numpy())])
 
     def show_epoch(self, model: keras.Model, writer: "Writer", step: int, *, examples: Tensors, inputs: Any, targets: Any) -> None:
-        if not self.drawing.due():
-            return
-        with self.drawing:
-            given = tf.argmax(model(inputs, training=False), -1).numpy()
-            pictures = [mask_figures.tinted(image, mask, self.output.width) for image, mask in zip(inputs.numpy(), given)]
-            writer.images("masks given", np.stack(pictures), step)
+        self.draw(writer, "masks given", step, lambda: [
+            mask_figures.tinted(image, mask, self.output.width)
+            for image, mask in zip(inputs.numpy(), tf.argmax(model(inputs, training=False), -1).numpy())])

@@ -1,4 +1,4 @@
-"""Boxes and masks in other forms: the same things as the run finds, to 1e-3 of their pixels."""
+"""Boxes and masks in other forms: the same things as the run finds, to 1e-3 of their pixels; the same class of each pixel."""
 
 import importlib.util
 import io
@@ -16,7 +16,7 @@ from pipelines.runs.run import Call, train
 from pipelines.serving.forms import open_run
 from pipelines.serving.load import load_run, task_class
 from pipelines.serving.predict import Predictor
-from tests.vision import boxed_pictures
+from tests.vision import boxed_pictures, masked_pictures
 
 EXTRAS = ("ai_edge_litert", "onnxruntime", "tf2onnx")
 pytestmark = [pytest.mark.slow(seconds=60), pytest.mark.skipif(
@@ -28,6 +28,13 @@ data: {{source: masks, path: {path}, validation: 0.3, test: null, image_size: [6
 model: {{name: small, widths: [8, 8, 16, 16, 16], width: 8, depth: 1}}
 train: {{epochs: 10, batch_size: 8, learning_rate: {{peak: 0.02}}, precision: float32, devices: cpu}}
 evaluate: {{boxes: 20, bootstrap: 100}}
+"""
+PIXELS = """
+task: vision.segmentation
+data: {source: folder, path: ".", image_size: [40, 48]}
+model: {name: small}
+train: {epochs: 6, batch_size: 8, learning_rate: {peak: 0.01}, precision: float32, devices: cpu}
+evaluate: {bootstrap: 100}
 """
 
 
@@ -61,3 +68,25 @@ def test_the_same_things_are_found(run, tmp_path, monkeypatch, form):
         assert masks[0].shape == (60, 80) and (masks[0] != masks[1]).mean() <= 1e-4
         found += mine["count"]
     assert found >= 2
+
+
+@pytest.fixture(scope="module")
+def segmenter(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("masks")
+    known, place = from_text(PIXELS, masked_pictures.small(folder)), RunFolder(tmp_path_factory.mktemp("runs") / "pixels" / "one")
+    train(known.experiment, place, Call("pixels", task_class(known.experiment.task), quiet=True))
+    return load_run(place, where="cpu")
+
+
+@pytest.mark.parametrize("form", ["onnx", "litert"])
+def test_pixels_have_the_same_classes(segmenter, tmp_path, monkeypatch, form):
+    if form == "litert":
+        monkeypatch.setitem(FORMATS, "cpu", [LITERT])
+    manifest = export_converted(segmenter, tmp_path / form, made_for="onnx" if form == "onnx" else "cpu")
+    assert manifest.metric == "miou" and manifest.model.score.value > 0.4
+    assert manifest.export.score.value == pytest.approx(manifest.model.score.value, abs=1e-3)
+    masked_pictures.write(tmp_path / "new", range(50, 54))
+    files = sorted((tmp_path / "new/images").iterdir())
+    for mine, other in zip(answers(segmenter, files), answers(open_run(RunFolder(tmp_path / form)), files)):
+        masks = [np.asarray(Image.open(io.BytesIO(one["mask"]))) for one in (mine, other)]
+        assert masks[0].shape == (40, 48) and len(np.unique(masks[0])) > 1 and (masks[0] != masks[1]).mean() <= 2e-3

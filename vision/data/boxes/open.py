@@ -53,6 +53,8 @@ def open_annotated(found: Annotated, root: Path, data: BoxData, examine: Callabl
     twice = sum(copies(picture.boxes, picture.labels) for picture in everything.values())
     if twice:
         found.notes.append(f"{twice:,} boxes are there twice in their picture.")
+    if covered := sum(picture.covered for picture in everything.values()):
+        found.notes.append(f"{covered:,} things are covered by others, and are left out.")
 
     def load(split: str) -> FileSource:
         return _source(splits[split], root, classes, max(most, 1), data)

@@ -37,6 +37,7 @@ class Picture:
         outlines: where masks of the things are asked for, n of vision.data.instances.things.Outline, in the units of the boxes.
         things: such masks as that module encodes them.
         usable: false where it is to be left out.
+        covered: things without a pixel of their own, since others cover them.
     """
 
     file: Path
@@ -48,6 +49,7 @@ class Picture:
     outlines: list[Any] | None = None
     things: bytes | None = None
     usable: bool = True
+    covered: int = 0
 
     def __post_init__(self) -> None:
         self.boxes = np.asarray(self.boxes, np.float32).reshape(-1, 4)

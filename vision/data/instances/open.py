@@ -61,6 +61,7 @@ def _examine_picture(picture: Picture, data: InstanceData) -> list[str]:
         return [f"{picture.origin}: {error}"]
     seen = np.bincount(numbers.ravel(), minlength=len(picture.labels) + 1)[1:] > 0
     picture.boxes, picture.labels = picture.boxes[seen], [label for label, there in zip(picture.labels, seen) if there]
+    picture.covered = int((~seen).sum())
     picture.things, picture.outlines = things.encode_png(things.keep_things(numbers, seen)), None
     return reasons
 
