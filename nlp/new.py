@@ -21,7 +21,7 @@ from pipelines.encoders.finetune import FROZEN_BELOW, Frozen, by_examples
 from pipelines.encoders.listing import FOLDS_CHOOSE, choices, noted, propose
 from pipelines.encoders.presets import Preset
 
-TASKS = ("classification", "regression", "pair_classification", "pair_regression", "tagging")
+TASKS = ("classification", "regression", "pair_classification", "pair_regression", "pair_ranking", "tagging")
 _UNEVEN = 5.0  # largest class over smallest from which a comment says how to weigh classes
 _FEWEST = 10  # texts without which there is nothing to divide
 _NEIGHBOURS = {2: "pairs", 3: "up to triples"}
@@ -48,6 +48,8 @@ def draft(path: Path, asked: Asked) -> Draft:
         raise DataError(f"{path}: holds no texts in which things are marked: CoNLL columns, or JSON with spans in characters "
                         "(docs/text.md)")
     seen = look(path, asked)
+    if asked.task == "pair_ranking":
+        return _matches(seen, seen.path or path, asked)
     asked.task = asked.task and asked.task.removeprefix("pair_")  # what is asked of pairs is asked of texts, too
     path = seen.path or path
     if seen.texts < _FEWEST:
@@ -120,6 +122,29 @@ def _pairs(seen: Seen, path: Path, asked: Asked, *, numbers: bool) -> Draft:
     found = f"Found: {seen.texts:,} training pairs, in columns {columns}, of {seen.words[0]:,} words (median of both together)."
     return Draft(title, (found, *seen.notes), proposed, "a linear model of the tf-idf overlap of both texts, fitted in the run",
                  proposal.notes, ways)
+
+
+def _matches(seen: Seen, path: Path, asked: Asked) -> Draft:
+    """Texts that belong together, found by the vectors of an encoder."""
+    if seen.texts < _FEWEST:
+        raise DataError(f"{path}: {seen.texts} pairs are too few to train on and to judge by; give {_FEWEST} or more")
+    proposal = propose(asked, "nlp", reason="since it knows words that mean the same", gain="texts are found by what they mean")
+    if proposal.preset is None:
+        raise DataError(f"{path}: texts are found by the vectors of a pretrained encoder, and none that fits is at hand; name one with "
+                        "--encoder (quartet encoders nlp lists them)")
+    body = "\n".join([
+        "task: nlp.pair_ranking", section("data", _data(seen, path, none="")),
+        section("model", [("name", "bi_encoder", "a vector of each text"),
+                          ("preset", proposal.preset.handle, "quartet encoders lists others"),
+                          ("limit", _pieces(seen, _TOKENS), "tokens of a text that are used")]),
+        section("train", [("epochs", 2, "a pair teaches by what it is not: more pairs help more than more epochs"),
+                          ("batch_size", 32, "each text's partner is told from the 31 others: more are harder, and better"),
+                          ("optimizer", {"name": "adamw", "weight_decay": 0.01}, ""),
+                          ("learning_rate", {"schedule": "linear", "warmup": 0.1}, "")])])
+    columns = " and ".join(map(str, seen.settings["text_key"]))
+    found = f"Found: {seen.texts:,} training pairs, in columns {columns}, of {seen.words[0]:,} words (median of both together)."
+    return Draft(f"Pairs of texts of {path.name} that belong together: the second is found by the first.", (found, *seen.notes), body,
+                 "cosines of tf-idf vectors", proposal.notes)
 
 
 def _many(seen: Seen) -> bool:

@@ -10,7 +10,7 @@ from pipelines.config.schema import Evaluate, Experiment, Overridable, Section, 
 from pipelines.config.variants import Variants
 
 declare({
-    "ndcg": MetricKind("max", True, "NDCG"), "map": MetricKind("max", True, "MAP"), "mrr": MetricKind("max", True, "MRR"),
+    "map": MetricKind("max", True, "MAP"),
     "hit_rate": HIGH_SHARE,
 })
 

@@ -141,6 +141,11 @@ task: nlp.pair_regression
 data: {source: table, path: '', label_key: score, validation: 0.2, test: 0.2}
 model: {name: linear}
 """
+PAIR_RANKS = """
+task: nlp.pair_ranking
+data: {source: table, path: '', validation: 0.2, test: 0.2}
+model: {name: bi_encoder, preset: ''}
+"""
 TAGS = """
 task: nlp.tagging
 data: {source: conll, path: '', validation: 0.2, test: 0.2}
@@ -216,6 +221,8 @@ CASES = {
     "nlp.pair_regression": Case(
         PAIR_NUMBERS, (f"model={{name: bi_encoder, preset: '', {TUNED}}}", "train.batch_size=16"), two_texts, tiny.bert,
         numbers_made.pairs),
+    "nlp.pair_ranking": Case(
+        PAIR_RANKS, ("model.limit=24", "train.batch_size=16"), two_texts, tiny.bert, numbers_made.pairs),
     "nlp.tagging": Case(TAGS, ("model.window=12", "train.learning_rate.peak=0.01", "train.epochs=3"), texts, tiny.bert,
                         numbers_made.tagged),
     "recsys.ranking": Case(RANKING, (), lambda folder, splits: ['{"user": "3", "item": "5"}', '{"user": "nobody", "item": "7"}']),

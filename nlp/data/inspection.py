@@ -163,22 +163,25 @@ def _table(path: Path, asked: Asked, beside: Sequence[Path] = ()) -> Seen:
     text = asked.several("text", columns, path)
     pairs = (asked.task or "").startswith("pair_")
     if text is None and (pair := pair_in(free)):
-        if not _said({name: one for name, one in facts.items() if name not in (*pair, *used)}) and "label" not in asked.columns:
+        said = "label" in asked.columns or _said({name: one for name, one in facts.items() if name not in (*pair, *used)})
+        if not said and asked.task != "pair_ranking":
             raise DataError(_unlabelled(path, pair))
         text, pairs = list(pair), True
     if pairs and (text is None or len(text) != 2):
         raise DataError(f"{path}: no two columns seem to hold the texts of pairs; name both with --text FIRST,SECOND")
     text = text or _text_columns(path, free)
-    label = label_column(path, {name: one for name, one in facts.items() if name not in (*text, *used)}, columns, most=1 / 3, what="label",
-                         asked=asked, roles=("label", "rating"))
+    label: str | list[str] = [] if asked.task == "pair_ranking" else label_column(
+        path, {name: one for name, one in facts.items() if name not in (*text, *used)}, columns, most=1 / 3, what="label", asked=asked,
+        roles=("label", "rating"))
     if group is None and split is None and not asked.absent("group"):
         taken = (*text, *([label] if isinstance(label, str) else label))
         group = _speaker({name: one for name, one in facts.items() if name not in taken})
     train = [place for place in range(frame.rows) if split is None or role_in(parts, columns[split][place]) == "train"]
-    counts, many, separator = _labels(frame, label, train)
+    counts, many, separator = _labels(frame, label, train) if label else (Counter[str](), False, None)
     key = (lambda name: name) if frame.header else int
     settings: dict[str, Any] = {"text_key": [key(name) for name in text] if len(text) > 1 else key(text[0]),
                                 "label_key": key(label) if isinstance(label, str) else [key(name) for name in label]}
+    settings = settings if label else {"text_key": settings["text_key"]}
     settings |= {"split_key": key(split)} if split else {}
     settings |= {"header": "no"} if not frame.header else {}
     settings |= frame.settings | ({"labels": "many"} if many else {})
@@ -208,8 +211,9 @@ def _said(facts: dict[str, Facts]) -> str | None:
 
 def _unlabelled(path: Path, pair: tuple[str, str]) -> str:
     """What is said of pairs of texts of which nothing is said."""
-    return (f"{path}: columns {pair[0]} and {pair[1]} are pairs of texts without labels, such as translations: to write one text for "
-            "another is not there yet. Name a column of classes or numbers with --label")
+    return (f"{path}: columns {pair[0]} and {pair[1]} are pairs of texts without labels: for finding the one by the other, as answers by "
+            "questions, --task pair_ranking; to write one text for another, as in translation, is not there yet. Or name a column of "
+            "classes or numbers with --label")
 
 
 def _labels(frame: Frame, label: str | list[str], train: list[int]) -> tuple[Counter[str], bool, str | None]:

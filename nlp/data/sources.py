@@ -88,6 +88,20 @@ def open_data(data: TextData, reject: Reject | None = None, *, elsewhere: bool =
     return opened
 
 
+def open_unlabelled(data: TextData) -> Opened:
+    """The data set of texts of which nothing is said. Raises as `open_data`."""
+    found = SOURCES.build(data, pattern=None, numbers=None)
+    place, names, read, _ = found if isinstance(found, tuple) else _own(found, data, None)
+
+    def load(split: str) -> Source:
+        kept = usable(read(split, False), data, opened, f"{place}: split {split}", labelled=False)
+        return Loaded(tensor_of(kept.texts), {}, kept.places, fingerprint=kept.fingerprint,
+                      groups=None if kept.groups is None else np.array(kept.groups))
+
+    opened = Opened(place, names, load, [])
+    return opened
+
+
 def usable(rows: Rows, data: TextData | TagData, opened: Opened, place: str, *, labelled: bool = True) -> Rows:
     """The rows without bad ones. Raises DataError for the first where data.on_bad_example is stop."""
     bad, keep = list(rows.bad), []
@@ -306,7 +320,7 @@ def _rows(path: Path, data: TextData, labelled: bool = True, beside: Sequence[Pa
           numbers: NumberColumns | None = None) -> tuple[Rows, list[str] | None]:
     """The rows of a table, and each row's split where a column names it; without `labelled` no label column is needed. Its form is that of
     the files `beside` it, too."""
-    keys = text_keys(data)
+    keys, labelled = text_keys(data), labelled and data.labelled
     marks = data.label_key if isinstance(data.label_key, list) else [data.label_key]
     wanted = [*keys, *(marks if labelled else [])]
     names = ["data.text_key"] * len(keys) + ["data.label_key"] * (len(wanted) - len(keys))

@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from nlp import tokens
+from nlp.metrics import ranks
 from nlp.models import pair_overlap
 from nlp.settings import Hashed
 from pipelines.data.number_columns import TARGET
@@ -32,6 +33,32 @@ def fit_classifier(train: Source, classes: int) -> Baseline:
         return {"probabilities": tf.nn.softmax(logits).numpy()}
 
     return Baseline("logistic regression on tf-idf overlap of both texts", answers=answers)
+
+
+def fit_ranks(train: Source, metric: str) -> Baseline:
+    """Cosines of tf-idf vectors of words and pairs of them, whose rarity is that of train.
+
+    Args:
+        train: entries text, text_pair, first and second.
+        metric: of nlp.metrics.ranks.
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    def both(source: Source) -> list[list[str]]:
+        rows = source.gather(tf.range(len(source), dtype=tf.int64))
+        return [[text.decode("utf-8", "replace") for text in rows[name].numpy()] for name in ("text", "text_pair")]
+
+    words = TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"(?u)\b\w+\b", sublinear_tf=True)
+    words.fit([text for texts in both(fitting_part(train, MOST)) for text in texts] or ["none"])
+
+    def score(source: Source) -> np.ndarray:
+        first, second = (words.transform(texts) for texts in both(source))
+        numbers = source.gather(tf.range(len(source), dtype=tf.int64))
+        found, _ = ranks.ranks(lambda some, others: (first[some] @ second[others].T).toarray(),
+                               *(numbers[key].numpy() for key in ("first", "second")))
+        return ranks.of_ranks(found)[metric]
+
+    return Baseline("cosine of tf-idf vectors", metric=metric, score=score)
 
 
 def fit_numbers(train: Source, output: Any) -> Baseline:

@@ -15,7 +15,8 @@ from nlp.settings import BiEncoder, CrossEncoder
 
 
 def build(settings: CrossEncoder | BiEncoder, *, facts: dict[str, Any], classes: int) -> keras.Model:
-    """From tokens (the preset's plus 1) to logits or numbers [batch, classes] float32."""
+    """From tokens (the preset's plus 1) to logits or numbers [batch, classes] float32; with 0 classes, of a bi-encoder, to the vectors of
+    both texts, of length 1, [batch, 2, width] float32."""
     backbone = pretrained.encoder(settings, facts)
     tokens = keras.Input((None, 2), dtype="int32", name="tokens")
     if isinstance(settings, CrossEncoder):
@@ -25,6 +26,12 @@ def build(settings: CrossEncoder | BiEncoder, *, facts: dict[str, Any], classes:
     else:
         rows = OneByOne(name="texts")(tokens)
         (sequence,) = pretrained.sequences(backbone, rows)
+        if classes == 0:
+            both = BesideOneAnother(name="both")(pretrained.pooled(sequence, rows, facts["pool"]))
+            features = keras.Model(tokens, both, name="features")
+            inputs = keras.Input((features.output_shape[-1],), dtype="float32", name="features")
+            head = keras.Model(inputs, UnitVectors(name="vectors")(inputs), name="head")
+            return keras.Model(tokens, head(features(tokens)), name=settings.name)
         cosine = compares_by_cosine(settings, facts)
         compared = Compared(cosine, name="compared")(pretrained.pooled(sequence, rows, facts["pool"]))
     features = keras.Model(tokens, compared, name="features")
@@ -77,3 +84,29 @@ class Compared(keras.layers.Layer):
 
     def compute_output_spec(self, vectors):
         return keras.KerasTensor((None, 1 if self.cosine else 4 * vectors.shape[-1]), "float32")
+
+
+class BesideOneAnother(keras.layers.Layer):
+    """Vectors [2 x batch, width], as `OneByOne` has their texts -> those of both texts of a pair, [batch, 2 x width] float32."""
+
+    def __init__(self, **options):
+        super().__init__(**{"dtype": "float32", **options})
+
+    def call(self, vectors):
+        return tf.reshape(vectors, [-1, 2 * vectors.shape[-1]])
+
+    def compute_output_spec(self, vectors):
+        return keras.KerasTensor((None, 2 * vectors.shape[-1]), "float32")
+
+
+class UnitVectors(keras.layers.Layer):
+    """Two vectors beside one another, [batch, 2 x width] -> [batch, 2, width] float32, each of length 1."""
+
+    def __init__(self, **options):
+        super().__init__(**{"dtype": "float32", **options})
+
+    def call(self, both):
+        return tf.math.l2_normalize(tf.reshape(both, [-1, 2, both.shape[-1] // 2]), -1)
+
+    def compute_output_spec(self, both):
+        return keras.KerasTensor((None, 2, both.shape[-1] // 2), "float32")

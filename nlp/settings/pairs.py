@@ -4,14 +4,16 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from nlp.settings.texts import Column, Linear, TextClassification, TextData, TextRegression
+from nlp.settings.texts import Column, Linear, TextClassification, TextData, TextExperiment, TextRegression
 from pipelines.config.registry import register_task
-from pipelines.config.schema import Overridable, setting
+from pipelines.config.schema import Evaluate, Overridable, Section, setting
 from pipelines.config.variants import Variants
+from pipelines.encoders.finetune import Finetune, Whole
 from pipelines.encoders.settings import PretrainedModel
 from pipelines.outputs.settings import NumberLoss
 
 PAIR_MODELS, PAIR_SOURCES = Variants(), Variants("source", "source")
+MATCH_MODELS, MATCH_SOURCES = Variants(), Variants("source", "source")
 
 
 @PAIR_SOURCES.register("nlp.data.sources:read_shipped")
@@ -29,6 +31,22 @@ class PairData(TextData):
         if self.join != type(self).model_fields["join"].default:
             found.append(("join", "the texts of a pair are not joined; leave it out"))
         return found
+
+
+@MATCH_SOURCES.register("nlp.data.sources:read_shipped")
+class MatchData(PairData):
+    """Where pairs of texts that belong together come from; columns with labels are not read."""
+
+    labelled: ClassVar[bool] = False
+    source: Overridable[Any, Literal["table"]] = setting(
+        ..., "table: CSV, TSV, JSONL or Parquet, or a folder with train.csv, test.csv, ...")
+
+
+class MatchLoss(Section):
+    """The cross-entropy of a text's own partner among the partners of the micro-batch: the more pairs train.micro_batch_size has, the
+    harder and the better."""
+
+    scale: float = setting(20.0, "what cosines are multiplied by, the inverse of a temperature", gt=0.0)
 
 
 class PairNumberLoss(NumberLoss):
@@ -74,6 +92,23 @@ class BiEncoder(PairEncoder):
         "with their distance and product by column, |u - v| and u * v. Default: cosine for numbers, vectors for classes")
 
 
+@MATCH_MODELS.register("nlp.models.pairs:build")
+class MatchEncoder(BiEncoder):
+    """An encoder that makes a vector of each text by itself; those of texts that belong together come to lie near one another."""
+
+    finetune: Finetune | None = setting(lambda: Whole(name="whole", head="new"), "how the encoder is trained: whole, last, gradual or lora")
+
+    def problems(self) -> list[tuple[str, str]]:
+        found = super().problems()
+        if self.compare is not None:
+            found.append(("compare", "vectors are compared by their cosine; leave it out"))
+        if self.finetune is None or self.finetune.name == "frozen":
+            found.append(("finetune", "without training the encoder nothing is learned; as it is, `quartet index PRESET` searches with it"))
+        elif getattr(self.finetune, "head", "new") != "new":
+            found.append(("finetune.head", "there is no last layer that could be fitted first; head: new"))
+        return found
+
+
 @PAIR_MODELS.register("nlp.models.pair_overlap:build")
 class PairLinear(Linear):
     """Ridge or logistic regression on how much two texts have in common - cosines of their tf-idf vectors, shared words, lengths - fitted
@@ -108,3 +143,14 @@ class PairsRegression(TextRegression):
         ordered = [("loss.order", "is for answers, and quantiles are three of each; leave it out")] if (
             self.loss.order and self.loss.name == "quantiles") else []
         return [*super().problems(), *ordered]
+
+
+@register_task("nlp.tasks.pair_ranking:PairRanking")
+class PairsRanking(TextExperiment):
+    """Pairs of texts that belong together, such as questions with their answers: the one is to be found by the other."""
+
+    task: Literal["nlp.pair_ranking"]
+    data: Annotated[MatchData, MATCH_SOURCES]
+    model: Annotated[Any, MATCH_MODELS]
+    loss: MatchLoss = setting(MatchLoss, "the loss")
+    evaluate: Evaluate = setting(Evaluate, "judging")

@@ -40,6 +40,7 @@ Column = str | Annotated[int, Field(ge=0)]
 class TextData(LabelData, TableData):
     """Where texts and labels come from."""
 
+    labelled: ClassVar[bool] = True  # whether a column says something of each text
     pairs: ClassVar[bool] = False  # the columns of text_key are two texts, and not the parts of one
     source: Overridable[Any, Literal["quick", "tfds", "table", "folder"]] = setting(
         ..., "quick: the embedded sentences; tfds: a TensorFlow data set; table: CSV, TSV, JSONL or Parquet, or a folder with train.csv, "

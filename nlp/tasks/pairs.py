@@ -97,7 +97,7 @@ class PairRequests(TextRequests):
         return [Field("text", str(key)) for key in text_keys(self.input.experiment.data)]
 
 
-def _both(rows: Tensors) -> tuple[list[str], list[str]]:
+def both_texts(rows: Tensors) -> tuple[list[str], list[str]]:
     """The first texts of examples and the second ones, shortened."""
     def shown(stored: bytes) -> str:
         text = " ".join(stored.decode("utf-8", "replace").split())
@@ -110,7 +110,7 @@ def _add_texts(judgement: Judgement, source: Source) -> None:
     mistakes = judgement.tables.get("worst_mistakes") or []
     if mistakes:
         numbers = tf.constant([row.pop("number") for row in mistakes], tf.int64)
-        for row, first, second in zip(mistakes, *_both(source.gather(numbers))):
+        for row, first, second in zip(mistakes, *both_texts(source.gather(numbers))):
             row |= {"text": first, "text_pair": second}
 
 
@@ -207,7 +207,7 @@ class PairTask(TextTask):
         rows = source.gather((step * len(ids) + tf.range(len(ids), dtype=tf.int64)) % len(source))
         targets = alone(self.output.targets(rows))
         labels = (targets["label"] if isinstance(targets, dict) else targets).numpy()
-        return [(self.output.name_of(label), f"{first} | {second}") for label, first, second in zip(labels, *_both(rows))]
+        return [(self.output.name_of(label), f"{first} | {second}") for label, first, second in zip(labels, *both_texts(rows))]
 
     def fit_at_once(self, model: keras.Model, train: Source, features: Features) -> str | None:
         if not isinstance(self.experiment.model, PairLinear):

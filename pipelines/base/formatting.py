@@ -34,6 +34,7 @@ _KINDS: dict[str, MetricKind] = {
     "example_f1": MetricKind("max", True, "F1 by example"), "macro_auroc": MetricKind("max", True, "Macro AUROC"),
     "average_precision": MetricKind("max", True), "mean_average_precision": MetricKind("max", True, "mAP"),
     "label_ranking_precision": MetricKind("max", True, "Label ranking precision"),
+    "ndcg": MetricKind("max", True, "NDCG"), "mrr": MetricKind("max", True, "MRR"),
     "subset_accuracy": MetricKind("max", True, "Exact match"), "confidence": MetricKind("max", True),
     "calibration_error": LOW_SHARE, "error_rate": LOW_SHARE, "error": LOW, "loss": LOW, "perplexity": LOW,
     "rmse": MetricKind("min", title="RMSE"), "mae": MetricKind("min", title="MAE"), "mse": MetricKind("min", title="MSE"),

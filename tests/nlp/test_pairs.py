@@ -10,8 +10,10 @@ import tensorflow as tf
 
 from nlp import tokens
 from nlp.data.requests import pair_example, read_texts
+from nlp.metrics.ranks import of_ranks, ranks
 from nlp.models import pair_overlap
 from nlp.settings import Hashed, PairData
+from nlp.tasks.pair_ranking import PairRanking
 from nlp.tasks.pairs import PairClassification, PairRegression, out_of_order
 from nlp.tokens.pairs import after, beside
 from pipelines.base.errors import ConfigError, DataError
@@ -206,3 +208,59 @@ def _encoded(folder, model, task):
     one = {"pair_classification": PairClassification, "pair_regression": PairRegression}[task](experiment)
     one.facts = one.splits().facts
     return one
+
+
+def test_ranks_are_those_that_sorting_gives():
+    draw = np.random.default_rng(0)
+    alike = draw.normal(size=(40, 40)).round(1)
+    first, second = np.arange(40) // 2, np.arange(40) % 25  # two partners each, and partners of two
+    alike[:, 25:] = alike[:, :15]  # equal texts are equally alike
+    found, best = ranks(lambda some, others: alike[np.ix_(some, others)], first, second)
+    for number in range(40):
+        right = {int(second[other]) for other in range(40) if first[other] == first[number]}
+        others = [alike[number, text] for text in range(25) if text not in right]
+        own = alike[number, number]
+        assert found[number] == 1 + sum(value > own for value in others) + (sum(value == own for value in others) + 1) // 2
+        assert alike[number, best[number]] == max(others)
+    metrics = of_ranks(np.array([1, 2, 11]))
+    assert metrics["mrr@10"].tolist() == [1.0, 0.5, 0.0] and metrics["recall@10"].tolist() == [1, 1, 0]
+    assert metrics["ndcg@10"].tolist() == pytest.approx([1.0, 1 / np.log2(3), 0.0])
+    alone, nobody = ranks(lambda some, others: np.ones([len(some), len(others)]), np.array([5]), np.array([7]))
+    assert alone.tolist() == [1] and nobody.tolist() == [0]
+
+
+def _ranking(folder, **train):
+    numbers_made.pairs(folder)
+    values = {"task": "nlp.pair_ranking", "data": {"source": "table", "path": str(folder / "pairs.csv"), "validation": 0.2, "test": 0.2},
+              "model": {"name": "bi_encoder", "preset": str(folder / "bert"), "limit": 16}, **train}
+    return from_dict(values, check_paths=False)
+
+
+def test_a_text_is_told_from_the_others_of_the_micro_batch_but_not_from_its_equals(tmp_path):
+    output = PairRanking(_ranking(tmp_path, loss={"scale": 3.0})).output
+    vectors = np.random.default_rng(0).normal(size=(4, 2, 8)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=-1, keepdims=True)
+    targets = {"first": tf.constant([1, 2, 1, 4], tf.int64), "second": tf.constant([11, 12, 13, 14], tf.int64)}
+    mask = tf.constant([1.0, 1.0, 1.0, 0.0])
+    alike = 3.0 * vectors[:, 0] @ vectors[:, 1].T
+    alike[:, 3] = alike[0, 2] = alike[2, 0] = -np.inf  # padding, and an equal first text
+    back = 3.0 * vectors[:, 1] @ vectors[:, 0].T
+    back[:, 3] = back[0, 2] = back[2, 0] = -np.inf
+    wanted = [-(one - np.log(np.exp(row).sum()))[place] for place, row in enumerate(alike[:3]) for one in (row,)]
+    other = [-(one - np.log(np.exp(row).sum()))[place] for place, row in enumerate(back[:3]) for one in (row,)]
+    given = output.loss(tf.constant(vectors), targets, True, mask).numpy()
+    np.testing.assert_allclose(given[:3], (np.array(wanted) + other) / 2, rtol=1e-5)
+    padded = vectors.copy()
+    padded[3] = -padded[3]
+    np.testing.assert_allclose(output.loss(tf.constant(padded), targets, True, mask).numpy()[:3], given[:3], rtol=1e-6)
+    plain = output.loss(tf.constant(vectors), targets, False).numpy()
+    np.testing.assert_allclose(plain, 1 - (vectors[:, 0] * vectors[:, 1]).sum(-1), atol=1e-6)
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    ({"name": "linear"}, "model.name"), ({"compare": "vectors"}, "vectors are compared by their cosine"),
+    ({"finetune": {"name": "frozen"}}, "without training the encoder nothing is learned"),
+    ({"finetune": {"name": "whole"}}, "there is no last layer that could be fitted first")])
+def test_settings_by_which_nothing_could_be_found_are_refused(tmp_path, change, said):
+    with pytest.raises(ConfigError, match=said):
+        _ranking(tmp_path, model={"name": "bi_encoder", "preset": str(tmp_path / "bert"), **change})
