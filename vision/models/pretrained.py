@@ -166,6 +166,9 @@ def _fuse(backbone: keras.Model) -> None:
             layer.__class__ = DepthwiseConvolution
 
 
+FEW = 4  # channels
+
+
 @keras.saving.register_keras_serializable(package="vision")
 class Resample(keras.layers.Layer):
     """Images [batch, height, width, channels] of another size, as `tf.image.resize` has them, by two matrix products.
@@ -190,7 +193,13 @@ class Resample(keras.layers.Layer):
             return tf.image.resize(tf.eye(old)[:, :, None], (new, old), self.interpolation, antialias=self.antialias)[..., 0].numpy()
 
     def call(self, images: tf.Tensor) -> tf.Tensor:
-        return tf.einsum("ih,bhwc,jw->bijc", self.rows, images, self.columns)
+        height, width, channels = images.shape[1:]  # as products, not as an einsum, whose form in LiteRT cannot be loaded
+        down = tf.matmul(tf.cast(self.rows, images.dtype), tf.reshape(images, [-1, height, width * channels]))
+        if channels <= FEW:  # one large product is faster than many narrow ones, though most of its factors are 0
+            across = np.kron(self.columns, np.eye(channels, dtype=np.float32)).T
+            wide = tf.matmul(tf.reshape(down, [-1, width * channels]), tf.cast(across, images.dtype))
+            return tf.reshape(wide, [-1, *self.size, channels])
+        return tf.matmul(tf.cast(self.columns, images.dtype), tf.reshape(down, [-1, self.size[0], width, channels]))
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
         return (input_shape[0], *self.size, input_shape[3])
