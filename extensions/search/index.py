@@ -1,13 +1,15 @@
 """An index with the encoder that its vectors come from: rows are added, and queries are answered. Imports no TensorFlow until then."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from extensions.search.documents import read_documents
 from extensions.search.store import MANIFEST, Store, write_store
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.commands.answering import open_encoder
@@ -17,6 +19,7 @@ from pipelines.serving.output import Prediction
 if TYPE_CHECKING:
     from pipelines.serving.load import LoadedRun
     from pipelines.serving.predict import Predictor
+    from pipelines.task.contract import Read
 
 COUNT, CANDIDATES = 5, 50
 INPUT = "input"  # the column of what is no row of a table: a text, or the name of a file
@@ -51,7 +54,7 @@ def build_index(encoder: str | Path, inputs: str | Sequence[str], folder: str | 
 
     Args:
         encoder: a run of a pretrained encoder, or a preset.
-        inputs: files, folders or patterns as `predict` takes them; texts.
+        inputs: files, folders or patterns as `predict` takes them; texts; a folder of texts is read by passages.
         folder: of the index, written whole or not at all.
         append: to what is there, which the same encoder must have made.
         replace: what is there.
@@ -78,7 +81,7 @@ def build_index(encoder: str | Path, inputs: str | Sequence[str], folder: str | 
                           "index of its own, or this one anew with --replace")
     predictor = encoding(run, reading, batch)
     rows, vectors = list[dict[str, Any]](), list[np.ndarray]()
-    for one in followed(predictor.predict([inputs] if isinstance(inputs, str) else [str(each) for each in inputs])):
+    for one in followed(predictor.answers(_read(predictor, [inputs] if isinstance(inputs, str) else inputs))):
         if one.error is None:
             rows.append(dict(one.fields or {INPUT: one.name}))
             vectors.append(one.values["vector"])
@@ -88,6 +91,15 @@ def build_index(encoder: str | Path, inputs: str | Sequence[str], folder: str | 
         raise DataError("no input could be read")
     write_store(folder, np.stack(vectors), rows, name, mark, reading, more=old)
     return Index(Store.open(folder), predictor)
+
+
+def _read(predictor: "Predictor", inputs: Sequence[str]) -> "Iterator[Read]":
+    """As `predict` reads them; folders for an encoder of texts by passages."""
+    for given in map(str, inputs):
+        if set(predictor.inputs) == {"text"} and os.path.isdir(given):
+            yield from read_documents(Path(given), predictor.take)
+        else:
+            yield from predictor.run.task.input.requests.read([given])
 
 
 def open_index(folder: str | Path) -> "Index":

@@ -62,7 +62,8 @@ class OneByOne(keras.layers.Layer):
     """[batch, time, 2] int32 -> the texts of all pairs, the second of each after its first: [2 x batch, time]."""
 
     def call(self, tokens):
-        return tf.reshape(tf.transpose(tokens, [0, 2, 1]), [-1, tf.shape(tokens)[1]])
+        # by its parts: a transposition of whole numbers makes TensorFlow complain of processors without AVX-512
+        return tf.reshape(tf.stack(tf.unstack(tokens, axis=2), 1), [-1, tf.shape(tokens)[1]])
 
     def compute_output_spec(self, tokens):
         return keras.KerasTensor((None, tokens.shape[1]), "int32")

@@ -4,12 +4,14 @@ all."""
 import importlib.util
 import json
 import os
+import re
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from extensions.search import store as stores
+from extensions.search.documents import passages, read_documents
 from extensions.search.index import Reranker, build_index, open_index
 from extensions.search.judging import judge
 from extensions.search.options import SearchOptions
@@ -19,6 +21,7 @@ from pipelines.base.errors import ConfigError, DataError
 from pipelines.commands import main
 from tests import finished_run
 from tests.encoders import tiny
+from tests.finished_run import ROOT
 from tests.serving import toy_server
 
 needs_usearch = pytest.mark.skipif(
@@ -157,6 +160,38 @@ def test_texts_are_found_by_an_encoder_and_added_to(preset, notes, tmp_path):
     assert len(open_index(tmp_path / "index")) == 5
     with pytest.raises(ConfigError, match="is a folder of other things"):
         build_index(preset, ["taxi"], notes.parent)
+
+
+def test_the_example_of_the_page_runs(tmp_path, monkeypatch, capsys):
+    tiny.bert(tmp_path / "presets" / "minilm_l6")
+    monkeypatch.setenv("QUARTET_PRESETS", str(tmp_path / "presets"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "documents").mkdir()
+    (tmp_path / "documents/notes.txt").write_text("taxi please\n\ncancel breakfast\n")
+    (example,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/search.md").read_text(), re.M | re.S)
+    exec(compile(example, "docs/search.md", "exec"), {})
+    said = capsys.readouterr().out
+    assert "taxi please" in said and "cancel breakfast" in said
+
+
+def test_a_folder_of_documents_is_read_by_passages(tmp_path):
+    (tmp_path / "inner").mkdir()
+    long = " ".join(f"Sentence {number} has six words here." for number in range(30))
+    (tmp_path / "b.md").write_text(f"# A title\n\n{long}\n\n \nThe end.", encoding="utf-8")
+    (tmp_path / "inner/a.txt").write_bytes("Größe\r\n\r\nzwei".encode())
+    (tmp_path / "inner/broken.txt").write_bytes(b"\xff\xfe\xfa\x00\xff")
+    (tmp_path / "inner/picture.png").write_bytes(b"png")
+    found = list(read_documents(tmp_path, lambda text: {"text": text.encode()}))
+    rows = [one[2] for one in found if len(one) == 3]
+    assert [(row["file"], row["passage"]) for row in rows] == [("b.md", 1), ("b.md", 2), ("b.md", 3), ("b.md", 4), ("inner/a.txt", 1),
+                                                              ("inner/a.txt", 2)]
+    assert f"{rows[1]['text']} {rows[2]['text']}" == long and rows[1]["text"].endswith("here.") and len(rows[1]["text"].split()) <= 120
+    assert rows[0]["text"] == "# A title" and rows[3]["text"] == "The end." and rows[4]["text"] == "Größe"
+    assert [one[0] for one in found if isinstance(one[1], Exception)] == ["inner/broken.txt"]
+    assert [len(part.split()) for part in passages("word " * 250)] == [120, 120, 10]
+    (tmp_path / "none").mkdir()
+    with pytest.raises(DataError, match="holds no texts"):
+        list(read_documents(tmp_path / "none", dict))
 
 
 def call(*arguments):
