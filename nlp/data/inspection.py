@@ -211,8 +211,8 @@ def _said(facts: dict[str, Facts]) -> str | None:
 
 def _unlabelled(path: Path, pair: tuple[str, str]) -> str:
     """What is said of pairs of texts of which nothing is said."""
-    return (f"{path}: columns {pair[0]} and {pair[1]} are pairs of texts without labels: for finding the one by the other, as answers by "
-            "questions, --task pair_ranking; to write one text for another, as in translation, is not there yet. Or name a column of "
+    return (f"{path}: columns {pair[0]} and {pair[1]} are pairs of texts without labels, such as translations: to write one text for "
+            "another is not there yet. --task pair_ranking finds the one by the other, as answers by questions; or name a column of "
             "classes or numbers with --label")
 
 

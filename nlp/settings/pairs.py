@@ -96,6 +96,7 @@ class BiEncoder(PairEncoder):
 class MatchEncoder(BiEncoder):
     """An encoder that makes a vector of each text by itself; those of texts that belong together come to lie near one another."""
 
+    name: Literal["bi_encoder"] = setting(..., "a vector of each text, as yet the only kind of model")  # type: ignore[assignment]
     finetune: Finetune | None = setting(lambda: Whole(name="whole", head="new"), "how the encoder is trained: whole, last, gradual or lora")
 
     def problems(self) -> list[tuple[str, str]]:
