@@ -8,6 +8,7 @@ import typer
 
 from pipelines.base.errors import ConfigError
 from pipelines.commands.shell import RUNS, Batch, Reading, Replace, Runs, echo, fail, finished, say, shown
+from pipelines.config import guard
 
 if TYPE_CHECKING:
     from extensions.search.index import Hit
@@ -56,45 +57,46 @@ def search(
     as_json: Annotated[bool, typer.Option("--json", help="JSON lines, for programs.")] = False,
 ) -> None:
     """Find the rows of an index that are nearest to each query."""
-    from extensions.search.store import Store
+    with guard.opened(folder) as place:
+        from extensions.search.store import Store
 
-    conditions = dict(one.partition("=")[::2] for one in where or ())
-    if wrong := next((one for one in where or () if "=" not in one), None):
-        raise ConfigError(f"--where: {wrong!r} is no COLUMN=VALUE")
-    known = Store.open(folder).table.column_names
-    for option, column in (*(("--where", name) for name in conditions), *((("--judge", judge),) if judge else ())):
-        if column not in known:
-            raise ConfigError(f"{option}: the index has no column {column!r}; there are {', '.join(known)}")
-    other = finished(runs, rerank) if rerank else None
-    from extensions.search.index import Reranker, encoding, open_index
-    from extensions.search.judging import DEPTH
+        conditions = dict(one.partition("=")[::2] for one in where or ())
+        if wrong := next((one for one in where or () if "=" not in one), None):
+            raise ConfigError(f"--where: {wrong!r} is no COLUMN=VALUE")
+        known = Store.open(place).table.column_names
+        for option, column in (*(("--where", name) for name in conditions), *((("--judge", judge),) if judge else ())):
+            if column not in known:
+                raise ConfigError(f"{option}: the index has no column {column!r}; there are {', '.join(known)}")
+        other = finished(runs, rerank) if rerank else None
+        from extensions.search.index import Reranker, encoding, open_index
+        from extensions.search.judging import DEPTH
 
-    found = open_index(folder)
-    reranker = Reranker(other) if other is not None else None
-    asking = found.predictor if not settings else encoding(found.predictor.run, settings)
-    values, wanted, missed = list[list[str | None]](), list[str](), 0
-    for one in asking.predict(queries):
-        if one.error is not None:
-            fail(f"{one.name}: cannot be read: {one.error}")
-            missed += 1
-            continue
-        row = dict(one.fields or {"input": one.name})
-        query = found.text_of(row) if reranker is not None else one.name
-        hits = found.of_vector(one.values["vector"], query, DEPTH if judge else count, where=conditions, rerank=reranker,
-                               candidates=candidates)
+        found = open_index(place)
+        reranker = Reranker(other) if other is not None else None
+        asking = found.predictor if not settings else encoding(found.predictor.run, settings)
+        values, wanted, missed = list[list[str | None]](), list[str](), 0
+        for one in asking.predict(queries):
+            if one.error is not None:
+                fail(f"{one.name}: cannot be read: {one.error}")
+                missed += 1
+                continue
+            row = dict(one.fields or {"input": one.name})
+            query = found.text_of(row) if reranker is not None else one.name
+            hits = found.of_vector(one.values["vector"], query, DEPTH if judge else count, where=conditions, rerank=reranker,
+                                   candidates=candidates)
+            if judge:
+                if judge not in row:
+                    raise ConfigError(f"--judge: the queries have no column {judge!r}; there are {', '.join(row)}")
+                wanted.append(str(row[judge]))
+                values.append([None if hit.row.get(judge) is None else str(hit.row[judge]) for hit in hits])
+            elif as_json:
+                echo(json.dumps({"query": one.name, "hits": [vars(hit) for hit in hits]}, ensure_ascii=False))
+            else:
+                _show(one.name, hits)
         if judge:
-            if judge not in row:
-                raise ConfigError(f"--judge: the queries have no column {judge!r}; there are {', '.join(row)}")
-            wanted.append(str(row[judge]))
-            values.append([None if hit.row.get(judge) is None else str(hit.row[judge]) for hit in hits])
-        elif as_json:
-            echo(json.dumps({"query": one.name, "hits": [vars(hit) for hit in hits]}, ensure_ascii=False))
-        else:
-            _show(one.name, hits)
-    if judge:
-        _show_metrics(values, wanted, [None if value is None else str(value) for value in found.store.table[judge].to_pylist()])
-    if missed:
-        raise typer.Exit(1)
+            _show_metrics(values, wanted, [None if value is None else str(value) for value in found.store.table[judge].to_pylist()])
+        if missed:
+            raise typer.Exit(1)
 
 
 def _show(query: str, hits: "list[Hit]") -> None:

@@ -7,10 +7,12 @@ A query is what the encoder reads: a text, an object of columns, or bytes as {"b
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from extensions.search.options import chosen
 from pipelines.base.errors import ConfigError, DataError
+from pipelines.config import guard
 from pipelines.serving.options import Options
 from pipelines.serving.protocol import ServerProtocol, Site
 
@@ -30,13 +32,18 @@ class Searching(ServerProtocol):
         self.folder = chosen().index
         self._index: Index | None = None
         self._one = asyncio.Lock()
+        self._read = ExitStack()
 
     def prepare(self, options: Options) -> Options:
         if self.folder is not None:
             from extensions.search.store import Store
 
+            self.folder = self._read.enter_context(guard.opened(self.folder))
             Store.open(self.folder)
         return options
+
+    def close(self) -> None:
+        self._read.close()
 
     async def start(self, site: Site) -> None:
         if self.folder is not None:

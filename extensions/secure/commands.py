@@ -12,7 +12,7 @@ from pipelines.tuning.search_folder import SearchFolder
 
 What = Annotated[str, typer.Argument(
     metavar="RUN|EXPORT|FILE", show_default=False,
-    help="A run or a search, the folder of an exported model or a preset, or a file, such as a table of data.")]
+    help="A run or a search, the folder of an exported model, a preset or an index, or a file, such as a table of data.")]
 SBOM = "sbom.json"
 
 
@@ -23,7 +23,9 @@ def _named(runs: Path, what: str) -> Path:
     search = next((one.path for one in (SearchFolder(path), SearchFolder(runs / what)) if one.begun), None)
     if search is not None:
         return search
-    there = path.is_file() or (path / "saved_model.pb").is_file() or ((path / "config.json").is_file() and not RunFolder(path).begun)
+    files = ("index.json", "saved_model.pb")  # of an index of vectors, of an exported model
+    there = path.is_file() or any((path / name).is_file() for name in files) or (
+        (path / "config.json").is_file() and not RunFolder(path).begun)
     return path if there else find_run(runs, what).path
 
 

@@ -43,6 +43,7 @@ def run_calls(run: Path, place: Path) -> dict[str, list[Any]]:
     space = ["tune.space={train.learning_rate.peak: {choice: [0.1]}}", "tune.algorithm=grid"]
     return {
         "predict": [run, "digit.png"], "evaluate": [run], "embed": [run, "x.png", "-o", place / "x.npz"], "nearest": [run, "x.png"],
+        "index": [run, "x.png", "-o", place / "x.index"], "search": [run, "x.png"],
         "export": [run, "-o", place / "out"], "serve": [run, "--port", "0"], "prune": [run, "-o", place / "out"],
         "register": [run, "--to", "mlflow"], "push": [run, "hf://me/digits", "--dry-run"],
         "report": [run], "runs compare": [run, place / "another"], "check": anew, "train": anew, "tune": [*anew, *space],
@@ -240,6 +241,7 @@ def test_a_hundred_changes_are_refused_by_all_commands_before_a_file_is_opened(t
                         tried += 1
     assert tried > 900
     assert not (tmp_path / "new").exists() and not (tmp_path / "out").exists() and not (tmp_path / "x.npz").exists()
+    assert not (tmp_path / "x.index").exists()
 
 
 def test_what_is_as_it_was_signed_is_opened_from_a_copy(tmp_path, monkeypatch):
