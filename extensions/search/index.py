@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pipelines.task.contract import Read
 
 COUNT, CANDIDATES = 5, 50
+ANSWERS = ("value", "similarity")  # of runs on pairs that give a number; beside the first stand the ends of its interval
 INPUT = "input"  # the column of what is no row of a table: a text, or the name of a file
 Failed = Callable[[Prediction], None]
 
@@ -171,13 +172,13 @@ class Reranker:
         from pipelines.serving.predict import Predictor
 
         self.predictor = Predictor(open_run(folder, where=1))
-        numbers = [name for name, rank in self.predictor.columns.items() if rank == 1 and self.predictor.outputs[name].dtype.is_floating]
+        number = next((name for name in ANSWERS if name in self.predictor.columns), None)
         classes = next((name for name, rank in self.predictor.columns.items() if rank == 2), None)
         two = classes is not None and len(self.predictor.classes or ()) == 2
-        if set(self.predictor.inputs) != {"text", "text_pair"} or not (two or (classes is None and numbers)):
+        if set(self.predictor.inputs) != {"text", "text_pair"} or not (two or number):
             raise ConfigError(f"--rerank: {folder.path}: a run on pairs of texts is needed, that gives a number or one of two classes")
         self.score: Callable[[Mapping[str, Any]], float] = (
-            (lambda values: float(values[str(classes)][1])) if two else (lambda values: float(values[numbers[0]])))
+            (lambda values: float(values[str(classes)][1])) if two else (lambda values: float(values[str(number)])))
 
     def order(self, query: Any, hits: Sequence[Hit], text_of: Callable[[Mapping[str, Any]], str]) -> list[Hit]:
         """Hits with its scores, best first. Raises DataError for a query that is no text."""

@@ -30,7 +30,7 @@ from pipelines.config.messages import listed
 
 MANIFEST = "index.json"
 GRAPH = 100_000  # rows from which on comparing all takes longer than people wait
-CONNECTIVITY, CONSTRUCTION, EXPANSION = 32, 128, 192  # of the graph: on sentences, .99 of the ten nearest are found
+CONNECTIVITY, CONSTRUCTION, EXPANSION = 32, 128, 192  # of the graph: benchmarks/search.py says how many of the nearest are found
 BLOCK = 65_536  # rows compared at once
 TINY = 1e-12
 Name = Annotated[str, Field(pattern=r"^(vectors|rows|graph)-[0-9a-f]{16}\.(npy|parquet|usearch)$")]

@@ -251,5 +251,14 @@ def test_a_reranker_puts_the_better_row_first(preset, notes, tmp_path):
     index = build_index(preset, str(notes), tmp_path / "index")
     hits = index.search("wifi", 4, rerank=Reranker(place))
     assert len(hits) == 4 and hits[0].row["text"] == "wifi towels" and hits[0].similarity > hits[1].similarity
+    known = from_text("task: nlp.pair_regression\ndata: {source: table, path: PATH, validation: 0.3, test: null, label_key: label}\n"
+                      "model: {name: linear}\nevaluate: {bootstrap: 100}\n".replace("PATH", str(tmp_path / "pairs.csv")))
+    place = RunFolder(tmp_path / "runs" / "numbers" / "one")
+    train(known.experiment, place, Call("numbers", task_class(known.experiment.task), quiet=True))
+    by_number = Reranker(place)
+    assert {"value", "low", "high"} <= set(by_number.predictor.columns)
+    said = by_number.predictor.together([("pair", by_number.predictor.take(["wifi", "wifi towels"]))])[0].values
+    (best, *_) = index.search("wifi", 4, rerank=by_number)
+    assert best.row["text"] == "wifi towels" and best.similarity == pytest.approx(float(said["value"])) and said["value"] < said["high"]
     with pytest.raises(ConfigError, match="a run on pairs of texts is needed"):
         Reranker(RunFolder(finished_run.run()))
