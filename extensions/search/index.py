@@ -68,6 +68,8 @@ def build_index(encoder: str | Path, inputs: str | Sequence[str], folder: str | 
         DataError: no input could be read.
     """
     folder = Path(folder)
+    if append and replace:
+        raise ConfigError("--append adds to what is there, --replace does not keep it; give one of the two")
     there = (folder / MANIFEST).exists()
     if there and not (append or replace):
         raise ConfigError(f"{folder}: an index is there already; --append adds to it, --replace builds it anew")

@@ -151,6 +151,8 @@ def test_texts_are_found_by_an_encoder_and_added_to(preset, notes, tmp_path):
     assert index.search("book the room", 2, where={"label": "travel"})[0].row["text"] == "taxi please"
     with pytest.raises(ConfigError, match="an index is there already; --append adds"):
         build_index(preset, str(notes), tmp_path / "index")
+    with pytest.raises(ConfigError, match="give one of the two"):
+        build_index(preset, str(notes), tmp_path / "index", append=True, replace=True)
     more = build_index(preset, ["the wifi"], tmp_path / "index", append=True)
     assert len(more) == 5 and more.search("the wifi")[0].row == {"input": "the wifi"}
     assert more.search("the wifi", 1, where={"label": "hotel"})[0].row["label"] == "hotel"
