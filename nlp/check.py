@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from nlp import encode, tokens
+from nlp.check_answers import check_answers
 from nlp.check_tags import check_tags
 from nlp.data.scan import Examined, examine
 from nlp.data.sources import OUTSIDE, Loaded, open_data
@@ -79,7 +80,10 @@ def check_texts(experiment: TextClassification, progress: Callable[[int, int], N
     return general
 
 
-CHECKS: dict[str, Callable[..., Check]] = {"nlp.classification": check_texts, "nlp.tagging": check_tags}
+CHECKS: dict[str, Callable[..., Check]] = {"nlp.classification": check_texts, "nlp.tagging": check_tags,
+                                           "nlp.question_answering": check_answers}
+
+
 def foreign(task: Classification, source: Source) -> str | None:
     """Why an encoder says little of these texts: its tokenizer breaks their words into many pieces, or knows few of them, as those of
     another language; None where it does not."""

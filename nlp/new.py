@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from nlp import new_tags
+from nlp import new_answers, new_tags
 from nlp.data.inspection import ROLES as ROLES
 from nlp.data.inspection import Seen, look
 from nlp.data.ngrams import SHORT, Grams, ngram_counts, ngrams_for
@@ -21,7 +21,8 @@ from pipelines.encoders.finetune import FROZEN_BELOW, Frozen, by_examples
 from pipelines.encoders.listing import FOLDS_CHOOSE, choices, noted, propose
 from pipelines.encoders.presets import Preset
 
-TASKS = ("classification", "regression", "pair_classification", "pair_regression", "pair_ranking", "tagging")
+TASKS = ("classification", "regression", "pair_classification", "pair_regression", "pair_ranking", "tagging",
+         "question_answering")
 _UNEVEN = 5.0  # largest class over smallest from which a comment says how to weigh classes
 _FEWEST = 10  # texts without which there is nothing to divide
 _NEIGHBOURS = {2: "pairs", 3: "up to triples"}
@@ -42,6 +43,11 @@ _NOTHING_TO_CHOOSE = "none: a tenth of so few texts chooses nothing; all are lea
 
 def draft(path: Path, asked: Asked) -> Draft:
     """Looks at a table or folder of texts. Raises DataError for what it does not understand."""
+    if asked.task in (None, "question_answering") and (known := new_answers.form_of(path)):
+        return new_answers.draft(path, *known, asked)
+    if asked.task == "question_answering":
+        raise DataError(f"{path}: holds no questions with answers in passages: JSON as SQuAD has it, or a table with columns such as "
+                        "question, context and answers, whose answers stand in the passages (docs/text.md)")
     if asked.task in (None, "tagging") and (form := new_tags.form_of(path)):
         return new_tags.draft(path, form, asked)
     if asked.task == "tagging":

@@ -2,6 +2,7 @@
 things to find.
 """
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -57,6 +58,21 @@ def tagged(folder: Path, count: int = 240) -> list[str]:
         lines += [f"{word}\t{tag}" for word, tag in tagged_] + [""]
     (folder / "tagged.conll").write_text("\n".join(lines))
     return [f"data.path={folder / 'tagged.conll'}"]
+
+
+def answers(folder: Path, count: int = 240) -> list[str]:
+    """JSON as SQuAD 2 has it: of what colour a thing is, of which each fifth passage says nothing."""
+    draw = np.random.default_rng(0)
+    paragraphs = []
+    for number in range(count):
+        colours = draw.choice(["red", "deep blue", "sea green"], 2).tolist()
+        passage = f"the taxi is {colours[0]} . the room is {colours[1]} ." + " please book breakfast ." * int(draw.integers(3))
+        thing = ["taxi", "room"][number % 2] if number % 5 else "wifi"
+        start = passage.find(f"the {thing} is ") + len(f"the {thing} is ")
+        true = [{"text": colours[number % 2], "answer_start": start}] if number % 5 else []
+        paragraphs.append({"context": passage, "qas": [{"id": str(number), "question": f"the {thing} ?", "answers": true}]})
+    (folder / "answers.json").write_text(json.dumps({"data": [{"title": "things", "paragraphs": paragraphs}]}))
+    return [f"data.path={folder / 'answers.json'}"]
 
 
 def tones(folder: Path, count: int = 120) -> list[str]:

@@ -152,6 +152,13 @@ data: {source: conll, path: '', validation: 0.2, test: 0.2}
 model: {name: pretrained, preset: '', limit: 24}
 train: {batch_size: 16}
 """
+ANSWERS = """
+task: nlp.question_answering
+data: {source: squad, path: '', validation: 0.2, test: 0.2}
+model: {name: pretrained, preset: '', limit: 64, question: 6, window: 28, overlap: 8}
+answer: {longest: 12}
+train: {batch_size: 16}
+"""
 TUNED = "limit: 24, finetune: {name: whole, learning_rate: 0.001}"
 SOUND_NUMBERS = """
 task: speech.regression
@@ -199,6 +206,10 @@ def two_texts(folder: Path, splits: Any) -> list[str]:
     return ['{"sentence1": "a golden bed", "sentence2": "the bed?"}', "a table\tthe \U0001f600", "\ta chair"]
 
 
+def questions(folder: Path, splits: Any) -> list[str]:
+    return ['{"question": "the taxi?", "context": "the taxi is red. 😀"}', "the wifi\t the taxi is red", "\ta chair"]
+
+
 def texts(folder: Path, splits: Any) -> list[str]:
     return ["a room for two nights", "", "a golden bed? \U0001f600"]
 
@@ -225,6 +236,8 @@ CASES = {
         PAIR_RANKS, ("model.limit=24", "train.batch_size=16"), two_texts, tiny.bert, numbers_made.pairs),
     "nlp.tagging": Case(TAGS, ("model.window=12", "train.learning_rate.peak=0.01", "train.epochs=3"), texts, tiny.bert,
                         numbers_made.tagged),
+    "nlp.question_answering": Case(ANSWERS, ("train.learning_rate.peak=0.01",), questions, tiny.bert,
+                                   numbers_made.answers),
     "recsys.ranking": Case(RANKING, (), lambda folder, splits: ['{"user": "3", "item": "5"}', '{"user": "nobody", "item": "7"}']),
     "recsys.ranking/factors": Case(FACTORS, (), lambda folder, splits: ['{"user": "3", "item": "5"}', '{"user": "nobody", "item": "7"}']),
     "recsys.retrieval": Case(RETRIEVAL, (), known_users),
@@ -424,7 +437,7 @@ def test_facts_are_plain_and_learned_from_train_alone(trained):
     _, run, _, splits = trained
     task_testing.check_facts(run, splits)
     chosen = set(run.task.facts) - set(splits.facts)  # by validation in the end
-    assert chosen <= {"fitted", "learned", "thresholds", "intervals", "f1_threshold"}
+    assert chosen <= {"fitted", "learned", "thresholds", "intervals", "f1_threshold", "no_answer_threshold"}
 
 
 def test_an_answer_does_not_depend_on_its_batch(trained):

@@ -62,6 +62,10 @@ CASES = {
                            "data": {"source": "table", "path": "FOLDER/pairs.csv", "validation": 0.1, "test": None, "cache": "memory"},
                            "model": {"name": "bi_encoder", "preset": "FOLDER/bert", "limit": 16,
                                      "finetune": {"name": "whole", "learning_rate": 0.02, "head": "new"}}},
+    "encoder of answers": {"task": "nlp.question_answering", "train": TUNED,
+                           "data": {"source": "squad", "path": "FOLDER/answers.json", "validation": 0.1, "test": None, "cache": "memory"},
+                           "model": {"name": "pretrained", "preset": "FOLDER/bert", "limit": 64, "question": 6, "window": 28, "overlap": 8,
+                                     "finetune": {"name": "whole", "learning_rate": 0.02, "head": "new"}}},
     "encoder of images": {"task": "vision.classification", "train": TUNED, "augment": {"shift": 1},
                           "data": {"source": "digits", "validation": 0.1, "test": None, "limit": 40, "cache": "memory"},
                           "model": {"name": "pretrained", "preset": "FOLDER/efficientnet", "image_size": 32,
@@ -97,6 +101,7 @@ def weights(tmp_path_factory) -> list[dict[str, np.ndarray]]:
     texts = [" ".join(WORDS[(number * 5 + place) % 6] for place in range(1 if number % 7 else 4)) for number in range(44)]
     (folder / "texts.tsv").write_text("\n".join(["text\tlabel", *(f"{text}\t{number % 2}" for number, text in enumerate(texts))]) + "\n")
     numbers_made.pairs(folder, 60)
+    numbers_made.answers(folder, 60)
     boxed_pictures.table(boxed_pictures.made(44), folder / "boxes")
     boxed_pictures.masks(boxed_pictures.made(44), folder / "things")
     masked_pictures.write(folder / "masks", range(44))

@@ -62,6 +62,9 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "nlp.tagging/pretrained": (test_contract.TAGS, ("data.path=MADE/tagged.conll", "model.preset=PRESET/bert")),
     "nlp.tagging/pretrained windows": (test_contract.TAGS, (
         "data.path=MADE/tagged.conll", "model.preset=PRESET/bert", "model.window=12")),
+    "nlp.question_answering/pretrained": (test_contract.ANSWERS, (
+        "data.path=MADE/answers.json", "model.preset=PRESET/bert", "model.limit=28", "model.window=null", "model.overlap=null")),
+    "nlp.question_answering/pretrained windows": (test_contract.ANSWERS, ("data.path=MADE/answers.json", "model.preset=PRESET/bert")),
     "recsys.sequential/sasrec": ("recsys/quickstart", ("model={name: sasrec, length: 5, width: 4, taste: true}",)),
     "recsys.sequential/sasrec sampled": ("recsys/quickstart", ("model={name: sasrec, length: 5, width: 4}",
                                                                "loss={name: sampled, negatives: 8}")),
@@ -129,7 +132,7 @@ def rehearsed(tmp_path_factory) -> dict[str, dict]:
             encoder(folder / encoder.__name__)
     else:
         cases = {name: case for name, case in cases.items() if "PRESET" not in str(case)}
-    for make in (numbers_made.pictures, numbers_made.texts, numbers_made.pairs, numbers_made.tagged,
+    for make in (numbers_made.pictures, numbers_made.texts, numbers_made.pairs, numbers_made.tagged, numbers_made.answers,
                  numbers_made.tones):
         make(folder)
     boxed_pictures.table(boxed_pictures.made(40), folder / "boxes")

@@ -48,3 +48,11 @@ class PairFacts(TextFacts):
 
 class TagFacts(TokenFacts, ClassFacts):
     """Of nlp.tagging: `classes` are the types, `class_counts` the things of each in train."""
+
+
+class AnswerFacts(TokenFacts):
+    """Of nlp.question_answering. `unanswerable`: train has questions without an answer; `no_answer_threshold`: the probability that there
+    is none from which that is the answer."""
+
+    unanswerable: bool
+    no_answer_threshold: Annotated[float, Field(ge=0.0, le=1.0)] | None = None

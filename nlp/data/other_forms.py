@@ -22,8 +22,8 @@ def other_form(path: Path) -> str | None:
         with file.open("rb") as opened:
             start = opened.read(START).decode("utf-8", "replace")
         if '"context"' in start and ('"qas"' in start or '"question' in start):
-            return (f"{file}: holds questions with answers in passages, as SQuAD has them: to find an answer in a passage is not there "
-                    "yet. Give a table of texts and classes")
+            return (f"{file}: holds questions with answers in passages: give that file, or its folder with train, dev and test in the "
+                    "files' names, as the data, and task: nlp.question_answering finds such answers")
         if tagged(start):
             return (f"{file}: holds a word and its tag on each line: give that file, or its folder with files called train, dev and "
                     "test, as the data, and task: nlp.tagging finds such things")

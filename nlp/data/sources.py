@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from nlp.data import quickstart
 from nlp.data.rows import Rows as Rows
-from nlp.settings import SOURCES, Reject, TagData, TextData, text_keys
+from nlp.settings import SOURCES, AnswerData, Reject, TagData, TextData, text_keys
 from pipelines.base.errors import DataError
 from pipelines.config.messages import show
 from pipelines.data import folders, text_rows
@@ -102,7 +102,7 @@ def open_unlabelled(data: TextData) -> Opened:
     return opened
 
 
-def usable(rows: Rows, data: TextData | TagData, opened: Opened, place: str, *, labelled: bool = True) -> Rows:
+def usable(rows: Rows, data: TextData | TagData | AnswerData, opened: Opened, place: str, *, labelled: bool = True) -> Rows:
     """The rows without bad ones. Raises DataError for the first where data.on_bad_example is stop."""
     bad, keep = list(rows.bad), []
     tensor = isinstance(rows.texts, tf.Tensor)
@@ -134,7 +134,7 @@ def usable(rows: Rows, data: TextData | TagData, opened: Opened, place: str, *, 
                 None if rows.groups is None else [rows.groups[number] for number in keep], [], rows.fingerprint)
 
 
-def _wrong(text: Any, data: TextData | TagData) -> str | None:
+def _wrong(text: Any, data: TextData | TagData | AnswerData) -> str | None:
     """Why a text cannot be used; None where it can."""
     if not isinstance(text, (str, bytes)):
         return NO_TEXT if text is None else f"{show(text)} is not a text"

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from nlp import tokens
 from nlp.data.sources import OUTSIDE, Loaded, TextSource, open_data
-from nlp.settings import TextClassification, TextExperiment, TextTagging
+from nlp.settings import PassageAnswers, TextClassification, TextExperiment, TextTagging
 from pipelines.base.errors import DataError
 from pipelines.config.schema import protected_by
 from pipelines.data.divide import check_several, divide
@@ -78,7 +78,7 @@ def load_texts(experiment: TextClassification, known: dict[str, Any] | None = No
                   notes=(*opened.notes, *notes, *remarks))
 
 
-def of_preset(experiment: TextExperiment | TextTagging) -> tuple[dict[str, Any], list[str]]:
+def of_preset(experiment: TextExperiment | TextTagging | PassageAnswers) -> tuple[dict[str, Any], list[str]]:
     """Facts and notes of a pretrained encoder, before any data are read; nothing for other models."""
     if not experiment.own_tokens:
         return {}, []

@@ -12,9 +12,9 @@ from nlp.data.tags import SPANS, load_tags
 from nlp.metrics import entities, span_dictionary, span_judging
 from nlp.models import tagger
 from nlp.settings import TextTagging
-from nlp.tasks.texts import Texts
+from nlp.tasks.texts import Texts, unpacked
 from nlp.tokens.base import PAD
-from nlp.tokens.offsets import placed_tokens
+from nlp.tokens.offsets import in_characters, placed_tokens
 from nlp.tokens.shapes import shapes
 from pipelines.base.formatting import escaped
 from pipelines.data.lengths import Lengths
@@ -53,25 +53,16 @@ class TaggedTexts(Texts):
         ids, starts, ends = placed_tokens(self.tokenizer, texts, self.experiment.limit)
         padded = self._padded(ids)
         tokens = tf.stack([padded["tokens"], shapes(texts, starts, ends).to_tensor()], -1)
-        _, offsets = tf.strings.unicode_decode_with_offsets(texts, "UTF-8")
-        bytes_ = tf.cast(offsets, tf.int32).to_tensor(np.iinfo(np.int32).max)  # of each character
-        places = {name: tf.searchsorted(bytes_, value.to_tensor()) for name, value in (("starts", starts), ("ends", ends))}
-        # behind the last character there is none to search for
-        most = tf.cast(offsets.row_lengths(), tf.int32)[:, None]
-        return {"tokens": tokens, "length": padded["length"], **{name: tf.minimum(value, most) for name, value in places.items()}}
+        _, places = in_characters(texts, starts, ends)
+        return {"tokens": tokens, "length": padded["length"], **dict(zip(("starts", "ends"), places))}
 
     def _others(self, raw: Tensors) -> Tensors:
         """Spans as numbers, with their count."""
         rest = super()._others(raw)
         if SPANS not in rest:
             return rest
-        packed = rest.pop(SPANS)
-        count = tf.strings.length(packed) // 12
-        if packed.shape.rank == 0:
-            return {**rest, SPANS: tf.reshape(tf.io.decode_raw(packed, tf.int32), [-1, 3]), COUNT: count}
-        most = tf.maximum(tf.reduce_max(count), 1)
-        numbers = tf.io.decode_raw(packed, tf.int32, fixed_length=12 * most)
-        return {**rest, SPANS: tf.reshape(numbers, [tf.shape(packed)[0], most, 3]), COUNT: count}
+        numbers, count = unpacked(rest.pop(SPANS), 3)
+        return {**rest, SPANS: numbers, COUNT: count}
 
     def _warnings(self, texts: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
         return super()._warnings(texts, ids[..., 0])

@@ -136,6 +136,17 @@ class Texts(Input):
         return tf.where(same, tf.where(blank, "the text is empty", "no word of the text is in the training data"), "")
 
 
+def unpacked(packed: tf.Tensor, width: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """int32 in the bytes of strings, [] or [batch], as rows of `width`: [rows, width] or [batch, rows, width], and how many rows there are,
+    [] or [batch] int32; behind the last they are 0."""
+    count = tf.strings.length(packed) // (4 * width)
+    if packed.shape.rank == 0:
+        return tf.reshape(tf.io.decode_raw(packed, tf.int32), [-1, width]), count
+    most = tf.maximum(tf.reduce_max(count), 1)
+    numbers = tf.io.decode_raw(packed, tf.int32, fixed_length=4 * width * most)
+    return tf.reshape(numbers, [tf.shape(packed)[0], most, width]), count
+
+
 class TextRequests(Requests):
     """Texts, alone or in the columns of a table."""
 

@@ -4,9 +4,10 @@ The text is cut into the words that stand in it - between separators, each mark 
 so that places hold whatever a tokenizer does within a word (decomposes letters, makes them small). In graph.
 """
 
+import numpy as np
 import tensorflow as tf
 
-from nlp.tokens.base import Tokenizer
+from nlp.tokens.base import Tokenizer, joined
 from nlp.tokens.normalise import APART, GAP
 
 
@@ -55,6 +56,17 @@ def placed_tokens(tokenizer: Tokenizer, texts: tf.Tensor, limit: int) -> tuple[t
     alone = nothing[before:tf.size(nothing) - behind]  # what a text without any word is cut into
     blank = tf.RaggedTensor.from_row_lengths(tf.tile(alone, [tf.reduce_sum(tf.cast(empty, tf.int32))]), empty * tf.size(alone, tf.int64))
     zeros = blank.with_flat_values(tf.zeros_like(blank.flat_values))
-    marks = [tf.tile(some[None], [tf.size(texts), 1]) for some in (nothing[:before], nothing[tf.size(nothing) - behind:])]
-    sizes = [tf.zeros_like(marks[0]), tf.zeros_like(marks[1]) + tf.strings.length(texts)[:, None]]
-    return tf.concat([marks[0], ids, blank, marks[1]], 1), *(tf.concat([sizes[0], one, zeros, sizes[1]], 1) for one in (begin, end))
+    marks = [tf.RaggedTensor.from_tensor(tf.tile(some[None], [tf.size(texts), 1])) for some in (nothing[:before],
+                                                                                               nothing[tf.size(nothing) - behind:])]
+    first, last = tf.zeros_like(marks[0]), tf.zeros_like(marks[1]) + tf.strings.length(texts)[:, None]
+    parts = [[marks[0], first, first], [ids, begin, end], [blank, zeros, zeros], [marks[1], last, last]]
+    return tuple(joined(parts))  # type: ignore[return-value]
+
+
+def in_characters(texts: tf.Tensor, *places: tf.RaggedTensor) -> tuple[tf.RaggedTensor, list[tf.Tensor]]:
+    """The characters of texts [n] string as code points, [n, None] int32, and bytes of them [n, None] as numbers of characters,
+    [n, time] int32 each, 0 where there is padding."""
+    letters, offsets = tf.strings.unicode_decode_with_offsets(texts, "UTF-8")
+    bytes_ = tf.cast(offsets, tf.int32).to_tensor(np.iinfo(np.int32).max)  # of each character
+    most = tf.cast(offsets.row_lengths(), tf.int32)[:, None]  # behind the last character there is none to search for
+    return letters, [tf.minimum(tf.searchsorted(bytes_, value.to_tensor()), most) for value in places]

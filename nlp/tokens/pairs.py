@@ -34,15 +34,15 @@ def after(first: tf.RaggedTensor, second: tf.RaggedTensor, limit: int, marks: tu
     room = tf.constant(max(limit - start - (2 + doubled) * end, 2), own[0].dtype)
     half = room // 2
     most = tf.maximum(room - own[1], room - half), tf.maximum(room - own[0], half)
-    parts = [_part(text, start, tf.minimum(size, cut)) for text, size, cut in zip((first, second), own, most)]
-    opening, closing = first[:, :start], _part(first, start + own[0], tf.fill(tf.shape(own[0]), tf.constant(end, own[0].dtype)))
+    parts = [part(text, start, tf.minimum(size, cut)) for text, size, cut in zip((first, second), own, most)]
+    opening, closing = first[:, :start], part(first, start + own[0], tf.fill(tf.shape(own[0]), tf.constant(end, own[0].dtype)))
     tokens = [opening, parts[0], *[closing] * (1 + doubled), parts[1], closing]
     segments = [tf.zeros_like(one) for one in tokens[:-2]] + [tf.ones_like(one) for one in tokens[-2:]]
     both, which = joined([[one, segment] for one, segment in zip(tokens, segments)])
     return tf.stack([both.to_tensor(PAD), which.to_tensor(0)], 2), tf.cast(both.row_lengths(), tf.int32)
 
 
-def _part(text: tf.RaggedTensor, begin: tf.Tensor | int, size: tf.Tensor) -> tf.RaggedTensor:
+def part(text: tf.RaggedTensor, begin: tf.Tensor | int, size: tf.Tensor) -> tf.RaggedTensor:
     """Of each row `size` [rows] tokens from place `begin` on."""
     starts = text.row_starts() + tf.cast(begin, tf.int64)
     return tf.gather(text.flat_values, tf.ragged.range(starts, starts + tf.cast(size, tf.int64)))
