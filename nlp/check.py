@@ -1,6 +1,5 @@
 """`quartet check` for texts: each is read and tokenised once; duplicates, near duplicates, damage and languages are reported."""
 
-import re
 from collections.abc import Callable
 from itertools import islice
 
@@ -15,6 +14,7 @@ from nlp.data.sources import OUTSIDE, Loaded, open_data
 from nlp.data.splits import NO_VALIDATION, class_numbers, of_known_classes
 from nlp.settings import Hashed, TextClassification, TextData, Words, text_keys
 from nlp.tasks.classification import Classification
+from nlp.tokens import languages
 from pipelines.base.errors import DataError
 from pipelines.config.messages import listed
 from pipelines.data import text_rows
@@ -30,12 +30,7 @@ IDENTICAL = "the same text"
 MARKUP = 0.02  # share of texts with tags from which tokens.html is suggested
 NO_LIMIT = 1 << 30
 SAMPLE = 1000  # rows of a table by which its columns are known
-# of whether an encoder knows a language. MiniLM-L6: English 1.03 to 1.15 pieces a word, French 1.5, German 1.8, Russian 4; of Chinese 62 %
-# are unknown
-WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W_]+|[^\w\s]")  # or sign, or character where no blanks stand between words
-MANY_PIECES, MANY_UNKNOWN = 1.4, 0.05
-SAMPLED, BEGINNING = 1000, 20  # texts, and words of each
-NO_LETTER = "\ue000"  # unknown to every tokenizer
+SAMPLED = 1000  # texts by which a language is known
 
 
 def check_texts(experiment: TextClassification, progress: Callable[[int, int], None] | None = None) -> Check:
@@ -85,21 +80,9 @@ CHECKS: dict[str, Callable[..., Check]] = {"nlp.classification": check_texts, "n
 
 
 def foreign(task: Classification, source: Source) -> str | None:
-    """Why an encoder says little of these texts: its tokenizer breaks their words into many pieces, or knows few of them, as those of
-    another language; None where it does not."""
+    """Why an encoder says little of these texts (nlp.tokens.languages); None where it does not."""
     sample = source.gather(tf.range(0, len(source), max(1, -(-len(source) // SAMPLED)), dtype=tf.int64))["text"]
-    words = [WORD.findall(text.decode("utf-8", "replace"))[:BEGINNING] for text in sample.numpy()]
-
-    def pieces(rows: list[str]) -> np.ndarray:
-        return task.input.tokenizer.cut(tf.constant(rows)).ids.flat_values.numpy()
-
-    own, marks = pieces([" ".join(row) for row in words]), pieces([""])
-    own, unknown = own[~np.isin(own, marks)], np.setdiff1d(pieces([NO_LETTER]), marks)
-    each, lost = len(own) / max(1, sum(map(len, words))), float(np.isin(own, unknown).mean()) if len(own) else 0.0
-    if each <= MANY_PIECES and lost <= MANY_UNKNOWN:
-        return None
-    return ("it does not know their language: " + (f"{lost:.0%} of their parts are unknown to it" if lost > MANY_UNKNOWN else
-                                                   f"it reads a word as {each:.1f} pieces on average"))
+    return languages.foreign(task.input.tokenizer, [text.decode("utf-8", "replace") for text in sample.numpy()])
 
 
 ENCODED = {"nlp.classification": encode.settings}

@@ -11,14 +11,14 @@ from nlp import new_answers, new_tags
 from nlp.data.inspection import ROLES as ROLES
 from nlp.data.inspection import Seen, look
 from nlp.data.ngrams import SHORT, Grams, ngram_counts, ngrams_for
+from nlp.new_encoder import propose_encoder
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked, Draft, Entry, Way, section
 from pipelines.data.columns import number_of
-from pipelines.data.english import are_english
 from pipelines.data.frame import COMMENTS
 from pipelines.data.kinds import question, reading
 from pipelines.encoders.finetune import FROZEN_BELOW, Frozen, by_examples
-from pipelines.encoders.listing import FOLDS_CHOOSE, choices, noted, propose
+from pipelines.encoders.listing import FOLDS_CHOOSE, choices, noted
 from pipelines.encoders.presets import Preset
 
 TASKS = ("classification", "regression", "pair_classification", "pair_regression", "pair_ranking", "tagging",
@@ -69,7 +69,7 @@ def draft(path: Path, asked: Asked) -> Draft:
             return _pairs(seen, path, asked, numbers=asks == "numbers")
         if asks == "numbers":
             return _numbers(seen, path)
-    proposal = propose(asked, "nlp", reason=_reason(seen), gain="short texts are told apart by what they mean")
+    proposal = propose_encoder(asked, seen.sample, reason=_reason(seen), gain="short texts are told apart by what they mean")
     what = "labels" if _many(seen) else "classes"
     fitted = _many(seen) and proposal.preset is None and seen.texts < _LABELS_FITTED
     body = _linear(seen, path) if fitted else _body(seen, path, proposal.preset)
@@ -91,9 +91,9 @@ def _numbers(seen: Seen, path: Path) -> Draft:
 
 def _pairs(seen: Seen, path: Path, asked: Asked, *, numbers: bool) -> Draft:
     """What is said of two texts: by an encoder, or by what they have in common."""
-    english = are_english(seen.sample) and seen.texts <= _GAINING
-    reason = "since it knows words that mean the same" if english else ""
-    proposal = propose(asked, "nlp", reason=reason, gain="pairs are told apart by what they mean, and not by shared words alone")
+    reason = "since it knows words that mean the same" if seen.texts <= _GAINING else ""
+    proposal = propose_encoder(asked, seen.sample, reason=reason,
+                               gain="pairs are told apart by what they mean, and not by shared words alone")
     still, tuned_as = by_examples(seen.texts).name == "frozen", "bi_encoder" if numbers else "cross_encoder"
 
     def body(model: list[Entry], train: list[str]) -> str:
@@ -134,7 +134,8 @@ def _matches(seen: Seen, path: Path, asked: Asked) -> Draft:
     """Texts that belong together, found by the vectors of an encoder."""
     if seen.texts < _FEWEST:
         raise DataError(f"{path}: {seen.texts} pairs are too few to train on and to judge by; give {_FEWEST} or more")
-    proposal = propose(asked, "nlp", reason="since it knows words that mean the same", gain="texts are found by what they mean")
+    proposal = propose_encoder(asked, seen.sample, reason="since it knows words that mean the same",
+                               gain="texts are found by what they mean")
     if proposal.preset is None:
         raise DataError(f"{path}: texts are found by the vectors of a pretrained encoder, and none that fits is at hand; name one with "
                         "--encoder (quartet encoders nlp lists them)")
@@ -251,9 +252,9 @@ def _tokens(seen: Seen, grams: Grams) -> list[Entry]:
 def _reason(seen: Seen) -> str:
     """Why these texts gain by a pretrained encoder; empty where they do not, or validation has not shown it."""
     most = _LONG_GAINING if _long(seen) else _GAINING if len(seen.counts) >= _FEW_CLASSES else FROZEN_BELOW - 1
-    if not are_english(seen.sample) or seen.texts > most or _many(seen):
+    if seen.texts > most or _many(seen):
         return ""
-    return f"since {seen.texts:,} {'long' if _long(seen) else 'short'} English texts are few: it knows words that occur in none of them"
+    return f"since {seen.texts:,} {'long' if _long(seen) else 'short'} texts are few: it knows words that occur in none of them"
 
 
 def _long(seen: Seen) -> bool:

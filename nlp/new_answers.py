@@ -5,13 +5,13 @@ from statistics import median
 from typing import Any, Literal
 
 from nlp.data.answers import answers_of, read, split_files
+from nlp.new_encoder import downloaded, propose_encoder
 from nlp.settings import AnswerData
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked, Draft, Entry, section
 from pipelines.data import text_rows
 from pipelines.data.columns import plain
 from pipelines.data.divide import find
-from pipelines.encoders.listing import propose
 from pipelines.machine.startup import start_tensorflow
 
 Form = Literal["squad", "table"]
@@ -20,7 +20,6 @@ LOOKED_AT = 200  # rows of a table
 FEWEST = 10  # questions without which there is nothing to divide
 MANY, FEW = 5000, 1000  # questions from which two epochs are enough, and below which five are
 PASSAGES, ANSWERS = ("context", "passage", "paragraph", "document", "article"), ("answers", "answer", "answer_text", "gold_answer")
-DOWNLOADED = "hf://sentence-transformers/all-MiniLM-L6-v2"
 
 
 def form_of(path: Path) -> tuple[Form, dict[str, Any]] | None:
@@ -89,7 +88,8 @@ def draft(path: Path, form: Form, columns: dict[str, Any], asked: Asked) -> Draf
              f"answers of {median(lengths[1]):g}.", *([f"{none:,} questions have no answer in their passage."] if none else []),
              *(f"{note[:1].upper()}{note[1:]}." for note in reading.notes()),
              *([f"{len(bad):,} cannot be used, such as {bad[0][0]}; `quartet check` lists them."] if bad else []))
-    proposal = propose(asked, "nlp", reason="since it knows words that mean the same", gain="answers are found in other words")
+    sample = [question for question, _ in rows.texts]
+    proposal = propose_encoder(asked, sample, reason="since it knows words that mean the same", gain="answers are found in other words")
     shared = _shared(reading.rows)
     entries: list[Entry] = [
         ("source", form, ""), ("path", str(path), "" if path.is_absolute() else "from the current directory"),
@@ -98,7 +98,7 @@ def draft(path: Path, form: Form, columns: dict[str, Any], asked: Asked) -> Draf
         ("test", find("test", names) or 0.2, "judged once, at the end"),
         *([("group_by", None, "passages stand in several of the data's own splits")] if shared else []),
         *([("on_bad_example", "skip", "leaves them out, and counts them")] if bad else [])]
-    preset = proposal.preset.handle if proposal.preset else DOWNLOADED
+    preset = proposal.preset.handle if proposal.preset else downloaded(sample)
     count = len(rows.labels)
     model: list[Entry] = [("name", "pretrained", ""), ("preset", preset, "quartet encoders lists others"),
                           ("finetune", {"name": "whole", "head": "new", "learning_rate": 0.00015}, "")]

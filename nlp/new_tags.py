@@ -7,13 +7,13 @@ from typing import Any, Literal
 
 from nlp.data.other_forms import tagged
 from nlp.data.tag_spans import items, object_of, read_conll, read_json, split_files
+from nlp.new_encoder import downloaded, propose_encoder
 from nlp.settings import TagData
 from pipelines.base.errors import DataError
 from pipelines.base.json_text import parse_json
 from pipelines.config.draft import Asked, Draft, Entry, section
 from pipelines.data import text_rows
 from pipelines.data.divide import find
-from pipelines.encoders.listing import propose
 from pipelines.machine.startup import start_tensorflow
 
 Form = Literal["conll", "jsonl"]
@@ -21,7 +21,6 @@ LOOKED_AT = 500  # items of a file
 FEWEST = 10  # texts without which there is nothing to divide
 MANY = 2000  # texts from which five epochs are enough
 TOKENS = 256  # of the encoder's own, at most, that it reads at once
-DOWNLOADED = "hf://sentence-transformers/all-MiniLM-L6-v2"
 
 
 def form_of(path: Path) -> Form | None:
@@ -70,8 +69,9 @@ def draft(path: Path, form: Form, asked: Asked) -> Draft:
     found = (f"Found: {len(rows.labels):,} training texts of {median(words):g} words (median), with {kinds.total():,} things of "
              f"{len(kinds)} types: {names}.", *([f"{note[:1].upper()}{note[1:]}."] if note else []),
              *([f"{bad:,} texts cannot be used, such as {rows.bad[0][0] if rows.bad else ''}; `quartet check` lists them."] if bad else []))
-    proposal = propose(asked, "nlp", reason="since it knows words that train never names", gain="things are found that train never names")
-    preset: Any = proposal.preset.handle if proposal.preset else DOWNLOADED
+    proposal = propose_encoder(asked, rows.texts, reason="since it knows words that train never names",
+                               gain="things are found that train never names")
+    preset: Any = proposal.preset.handle if proposal.preset else downloaded(rows.texts)
     documents = form == "conll" and "group_by" in note
     entries: list[Entry] = [
         ("source", form, ""), ("path", str(path), "" if path.is_absolute() else "from the current directory"),

@@ -10,6 +10,12 @@ from pipelines.task.results import Metric
 DEPTH = 10
 
 
+def judge_answers(scores: Sequence[tuple[float, float]]) -> dict[str, Metric]:
+    """The means of F1 and exact match of each question, with intervals over questions."""
+    columns = np.array(scores).reshape(-1, 2).T
+    return {name: intervals.mean(values) for name, values in zip(("answer_f1", "exact_match"), columns)}
+
+
 def judge(found: Iterable[Sequence[str | None]], wanted: Sequence[str], indexed: Sequence[str | None]) -> dict[str, Metric]:
     """nDCG, MRR, recall and precision at DEPTH, with intervals over queries. A row is relevant where its value is that of the query; a
     query without relevant rows is not counted. Of nDCG the gain is 1 and the discount log2(1 + place) (Järvelin and Kekäläinen 2002).

@@ -13,6 +13,8 @@ class SearchOptions:
 
     index: Annotated[Path | None, typer.Option(
         metavar="DIR", show_default=False, help="An index of `quartet index`, which POST /v1/search answers from.")] = None
+    reader: Annotated[Path | None, typer.Option(
+        metavar="RUN", show_default=False, help="With --index: a run that finds answers in passages, which answers queries.")] = None
 
     _entered: ClassVar[list["SearchOptions"]] = []
 

@@ -7,9 +7,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from nlp.data.answers import answers_of
 from nlp.data.facts import AnswerFacts
 from nlp.data.passages import ANSWERS, load_questions
 from nlp.metrics import answer_judging, passage_overlap
+from nlp.metrics.exactness import compare
 from nlp.models import reader
 from nlp.models.reader import IMPOSSIBLE
 from nlp.settings import PassageAnswers
@@ -159,6 +161,10 @@ class Spans(Output):
         return 0.5 if chosen is None else chosen
 
     # ---- judging
+
+    def compare(self, answer: str, true: Any) -> tuple[float, float]:
+        """(F1, exact match) of an answer in words; true ones as a table's column has them (nlp.data.answers). Raises DataError."""
+        return compare(answer, [text for text, _ in answers_of(true)])
 
     def condense(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> Condensed:
         """How good the most probable answers are, with the places of all; a baseline gives them as they are."""

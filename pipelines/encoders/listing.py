@@ -2,7 +2,7 @@
 `quartet new` proposes for data of a kind.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,7 +136,7 @@ class Proposal:
     notes: tuple[str, ...] = ()
 
 
-def propose(asked: Asked, domain: str, *, reason: str, gain: str) -> Proposal:
+def propose(asked: Asked, domain: str, *, reason: str, gain: str, fits: Callable[[Preset], bool] | None = None) -> Proposal:
     """What `quartet new` proposes.
 
     Args:
@@ -144,6 +144,7 @@ def propose(asked: Asked, domain: str, *, reason: str, gain: str) -> Proposal:
         domain: of the task.
         reason: why these data gain by an encoder, "since ..."; empty where they are not known to: then only a named one is proposed.
         gain: what one would gain, where none is at hand.
+        fits: whether one that is at hand can be proposed; default: each can.
 
     Raises:
         ConfigError: the encoder that was named cannot be used.
@@ -157,7 +158,7 @@ def propose(asked: Asked, domain: str, *, reason: str, gain: str) -> Proposal:
         return Proposal(preset, (f"Encoder: {_described(preset)}, as asked for{doubt}.",))
     if not reason:
         return Proposal()
-    there = _there(domain)
+    there = [preset for preset in _there(domain) if fits is None or fits(preset)]
     if not there:
         return Proposal(None, (f"No pretrained encoder is at hand in {presets_folder()}: with one, {gain} (docs/pretrained.md).",))
     others = f"; there are also {', '.join(preset.name for preset in there[1:])}" if there[1:] else ""

@@ -19,6 +19,7 @@ from extensions.search.routes import Searching
 from extensions.search.store import MANIFEST, Store, write_store
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.commands import main
+from pipelines.runs.folder import RunFolder
 from tests import finished_run
 from tests.encoders import tiny
 from tests.finished_run import ROOT
@@ -236,10 +237,76 @@ def test_a_server_answers_from_an_index(preset, notes, tmp_path):
             assert status == 400 and said in answer["error"]
 
 
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory, preset):
+    """A run that finds answers in passages, hardly trained."""
+    from pipelines.config.load import from_text
+    from pipelines.runs.run import Call, train
+    from pipelines.serving.load import task_class
+    from tests import numbers_made
+    from tests.test_contract import ANSWERS
+
+    folder = tmp_path_factory.mktemp("reader")
+    known = from_text(ANSWERS, [*numbers_made.answers(folder, 40), f"model.preset={preset}", "train.epochs=1", "evaluate.bootstrap=100"])
+    place = RunFolder(folder / "runs" / "answers" / "one")
+    train(known.experiment, place, Call("answers", task_class(known.experiment.task), quiet=True))
+    return place
+
+
+def test_questions_are_answered_from_the_rows_with_their_source(preset, reader, tmp_path):
+    from extensions.search.reading import Reader
+
+    rows = ["the taxi is red", "the room is blue . please book breakfast", "wifi"]
+    (tmp_path / "folder").mkdir()
+    for number, text in enumerate(rows):
+        (tmp_path / "folder" / f"{number}.txt").write_text(text)
+    index = build_index(preset, str(tmp_path / "folder"), tmp_path / "index")
+    answering = Reader(reader)
+    hits = index.search("the room ?", 3)
+    found = answering.answer("the room ?", hits, index.text_of)
+    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+    for one in found:
+        assert one.answer == one.row["text"][one.start:one.end] and one.answer in one.sentence and 0 < one.score <= 1
+        alone = answering.predictor.together([("x", answering.predictor.take(["the room ?", one.row["text"]]))])[0].values
+        assert one.answer == alone["answer"] and one.score <= float(alone["score"])
+    assert answering.answer("the room ?", [], index.text_of) == []
+    with pytest.raises(DataError, match="has to be a text"):
+        answering.answer(7, hits, index.text_of)
+    with pytest.raises(ConfigError, match="finds answers in passages is needed"):
+        Reader(RunFolder(finished_run.run()))
+    said = call("search", tmp_path / "index", "the room ?", "--reader", reader.path, "--json")
+    given = json.loads(said.stdout)
+    assert [one["answer"] for one in given["answers"]] == [one.answer for one in found] and len(given["hits"]) == 3
+    shown = call("search", tmp_path / "index", "the room ?", "--reader", reader.path).output
+    assert f"{found[0].answer}  (file: {found[0].row['file']}; passage: 1: " in shown if found else "no answer" in shown
+    (tmp_path / "queries.csv").write_text('text,file,answers\nthe room ?,1.txt,blue\nthe taxi ?,0.txt,red\n')
+    judged = call("search", tmp_path / "index", tmp_path / "queries.csv", "--judge", "file", "--reader", reader.path)
+    assert judged.exit_code == 0 and "answer_f1" in judged.output and "mrr@10" in judged.output
+
+
+def test_a_server_answers_from_what_it_found(preset, reader, notes, tmp_path):
+    pytest.importorskip("starlette")
+    build_index(preset, str(notes), tmp_path / "index")
+    with SearchOptions(index=tmp_path / "index", reader=reader.path), toy_server.running(protocols=[Searching()]) as server:
+        status, _, answer = server.ask(json.dumps({"query": "the taxi ?", "count": 2}).encode(), path="/v1/search")
+        assert status == 200 and len(answer["hits"]) == 2 and len(answer["answers"]) <= 2
+        assert all(set(one) == {"answer", "sentence", "score", "start", "end", "similarity", "row"} for one in answer["answers"])
+    with pytest.raises(ConfigError, match="name one with --index"), SearchOptions(reader=reader.path):
+        Searching().prepare(None)
+
+
+def test_answers_are_judged_as_squad_does():
+    from extensions.search.judging import judge_answers
+    from nlp.tasks.question_answering import Spans
+
+    given = [("the cat", "cat"), ("", ""), ("big dog", '["a dog", "cats"]'), ("x", "")]
+    found = judge_answers([Spans.compare(None, *one) for one in given])
+    assert found["exact_match"].value == 0.5 and found["answer_f1"].value == pytest.approx((1 + 1 + 2 / 3 + 0) / 4)
+
+
 def test_a_reranker_puts_the_better_row_first(preset, notes, tmp_path):
     """Of a run on pairs that has learned that texts go together which share a word."""
     from pipelines.config.load import from_text
-    from pipelines.runs.folder import RunFolder
     from pipelines.runs.run import Call, train
     from pipelines.serving.load import task_class
 
