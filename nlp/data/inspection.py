@@ -23,6 +23,7 @@ from pipelines.data.walk import PassedOver, files_of, folders_in, other_folders
 ROLES = ("text", "label", "split", "group")
 TEXT_FILES = (".txt", ".text")
 SPEAKERS = ("speaker", "speaker_id", "author", "author_id", "participant", "participant_id", "patient", "patient_id", "person", "person_id")
+NEGATIVES = ("negative", "negatives", "hard_negative", "text_negative", "negative_text", "negative_passage")
 FEWEST_SPEAKERS = 6  # with fewer nothing can be held out
 SAMPLE = 2000  # texts whose lengths are measured
 
@@ -163,7 +164,10 @@ def _table(path: Path, asked: Asked, beside: Sequence[Path] = ()) -> Seen:
     text = asked.several("text", columns, path)
     pairs = (asked.task or "").startswith("pair_")
     if text is None and (pair := pair_in(free)):
-        said = "label" in asked.columns or _said({name: one for name, one in facts.items() if name not in (*pair, *used)})
+        negative = _negative(free)
+        said = "label" in asked.columns or _said({name: one for name, one in facts.items() if name not in (*pair, *used, negative)})
+        if not said and asked.task is None and negative:
+            asked.task = "pair_ranking"  # texts that belong, and texts that do not
         if not said and asked.task != "pair_ranking":
             raise DataError(_unlabelled(path, pair))
         text, pairs = list(pair), True
@@ -176,12 +180,14 @@ def _table(path: Path, asked: Asked, beside: Sequence[Path] = ()) -> Seen:
     if group is None and split is None and not asked.absent("group"):
         taken = (*text, *([label] if isinstance(label, str) else label))
         group = _speaker({name: one for name, one in facts.items() if name not in taken})
+    negative = _negative(free) if asked.task == "pair_ranking" else None
     train = [place for place in range(frame.rows) if split is None or role_in(parts, columns[split][place]) == "train"]
     counts, many, separator = _labels(frame, label, train) if label else (Counter[str](), False, None)
     key = (lambda name: name) if frame.header else int
     settings: dict[str, Any] = {"text_key": [key(name) for name in text] if len(text) > 1 else key(text[0]),
                                 "label_key": key(label) if isinstance(label, str) else [key(name) for name in label]}
     settings = settings if label else {"text_key": settings["text_key"]}
+    settings |= {"negative_key": key(negative)} if negative else {}
     settings |= {"split_key": key(split)} if split else {}
     settings |= {"header": "no"} if not frame.header else {}
     settings |= frame.settings | ({"labels": "many"} if many else {})
@@ -192,7 +198,7 @@ def _table(path: Path, asked: Asked, beside: Sequence[Path] = ()) -> Seen:
         settings["on_bad_example"] = "skip"
     sample = [" ".join(str(columns[name][place])[:LOOKED_AT] for name in text) for place in train[:: max(1, len(train) // SAMPLE)]]
     notes = [note] if (note := frame.passed_over()) else []
-    notes += not_used(frame.names, [*text, *([label] if isinstance(label, str) else label), *used, group])
+    notes += not_used(frame.names, [*text, *([label] if isinstance(label, str) else label), *used, group, negative])
     return Seen("table", counts, len(train), _lengths(sample), settings, parts.get("validation"), parts.get("test"),
                 label=label, notes=notes, sample=sample, pairs=pairs)
 
@@ -201,6 +207,11 @@ def _speaker(facts: dict[str, Facts]) -> str | None:
     """A column that says whose texts they are, where many are of the same."""
     return next((name for name, one in facts.items() if FEWEST_SPEAKERS <= one.distinct <= one.present / 2
                  and plain(name) in SPEAKERS), None)
+
+
+def _negative(facts: dict[str, Facts]) -> str | None:
+    """A column of texts that do not belong to the first ones."""
+    return next((name for name, one in facts.items() if one.kind == "text" and plain(name) in NEGATIVES), None)
 
 
 def _said(facts: dict[str, Facts]) -> str | None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from nlp.data.sources import TextSource, open_unlabelled
+from nlp.data.sources import NEGATIVE, TextSource, open_unlabelled
 from nlp.data.splits import LEARNED, of_preset
 from nlp.settings import PairsRanking
 from pipelines.data.divide import divide
@@ -13,10 +13,12 @@ from pipelines.data.split import describe
 from pipelines.task.contract import Splits
 
 KEYS = ("first", "second")  # entries that tell which pairs have a text in common
+NEGATIVE_KEY = "negative"  # its number, that of the empty text where there is none
 
 
 def load_pairs(experiment: PairsRanking, known: dict[str, Any] | None = None) -> Splits:
-    """The splits. Examples are {"text", "text_pair", "first", "second"}: both texts, and a number of each that equal texts share, int64.
+    """The splits. Examples are {"text", "text_pair", "first", "second"}: both texts, and a number of each that equal texts share, int64;
+    with data.negative_key also {"text_negative", "negative"}.
 
     Args:
         known: facts of a finished run, whose tokens are then reused.
@@ -44,11 +46,19 @@ def load_pairs(experiment: PairsRanking, known: dict[str, Any] | None = None) ->
                   notes=(*opened.notes, *notes, *remarks))
 
 
+def number_of(texts: tf.Tensor) -> tf.Tensor:
+    """A number of each text that equal ones share, int64."""
+    return tf.strings.to_hash_bucket_fast(texts, 2**62)
+
+
 def _whole(source: Source) -> TextSource:
     """The examples of a source as texts in memory."""
     base, numbers = origin(source)
     assert isinstance(base, TextSource)
     with tf.device("CPU:0"):
         texts = tf.gather(base.texts, numbers)
-        hashed = dict(zip(KEYS, tf.unstack(tf.strings.to_hash_bucket_fast(texts, 2**62), axis=1)))
-    return TextSource(texts, hashed, lambda number: base.name(int(numbers[number])), fingerprint=source.fingerprint(), groups=source.groups)
+        more = dict(zip(KEYS, tf.unstack(number_of(texts), axis=1)))
+        if NEGATIVE in base.spec:
+            negatives = base.gather(tf.constant(numbers, tf.int64))[NEGATIVE]
+            more |= {NEGATIVE: negatives, NEGATIVE_KEY: number_of(negatives)}
+    return TextSource(texts, more, lambda number: base.name(int(numbers[number])), fingerprint=source.fingerprint(), groups=source.groups)

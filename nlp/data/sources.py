@@ -31,6 +31,7 @@ from pipelines.data.tfds import features, prepared
 from pipelines.stores.remote import local
 
 MISSING = NO_TEXT, NO_LABEL = "no text", "no label"
+NEGATIVE = "text_negative"  # of pairs: a text that does not belong to the first one
 OUTSIDE = -1  # label of a text that fits no class, while the data are divided
 SUFFIXES = {".txt", ".text"}
 
@@ -89,13 +90,14 @@ def open_data(data: TextData, reject: Reject | None = None, *, elsewhere: bool =
 
 
 def open_unlabelled(data: TextData) -> Opened:
-    """The data set of texts of which nothing is said. Raises as `open_data`."""
+    """The data set of texts of which nothing is said; with data.negative_key examples have `text_negative`. Raises as `open_data`."""
     found = SOURCES.build(data, pattern=None, numbers=None)
     place, names, read, _ = found if isinstance(found, tuple) else _own(found, data, None)
 
     def load(split: str) -> Source:
         kept = usable(read(split, False), data, opened, f"{place}: split {split}", labelled=False)
-        return Loaded(tensor_of(kept.texts), {}, kept.places, fingerprint=kept.fingerprint,
+        values = {NEGATIVE: tensor_of(kept.labels)} if any(label is not None for label in kept.labels) else {}
+        return Loaded(tensor_of(kept.texts), values, kept.places, fingerprint=kept.fingerprint,
                       groups=None if kept.groups is None else np.array(kept.groups))
 
     opened = Opened(place, names, load, [])
@@ -324,7 +326,8 @@ def _rows(path: Path, data: TextData, labelled: bool = True, beside: Sequence[Pa
     marks = data.label_key if isinstance(data.label_key, list) else [data.label_key]
     wanted = [*keys, *(marks if labelled else [])]
     names = ["data.text_key"] * len(keys) + ["data.label_key"] * (len(wanted) - len(keys))
-    for key, setting in ((data.split_key, "data.split_key"), (data.group_by, "data.group_by")):
+    negative = getattr(data, "negative_key", None)
+    for key, setting in ((negative, "data.negative_key"), (data.split_key, "data.split_key"), (data.group_by, "data.group_by")):
         if key is not None:
             wanted.append(key)
             names.append(setting)
@@ -347,6 +350,8 @@ def _rows(path: Path, data: TextData, labelled: bool = True, beside: Sequence[Pa
     else:
         values = rest.pop(0) if labelled else [None] * len(texts)
         labels = [labels_of_cell(value, data.label_separator) if data.labels == "many" else text_rows.title(value) for value in values]
+    if negative is not None:
+        labels = ["" if value is None else str(value) for value in rest.pop(0)]
     splits = split_names([text_rows.title(value) or "" for value in rest.pop(0)], data) if data.split_key is not None else None
     groups = [text_rows.title(value) or "" for value in rest.pop(0)] if data.group_by is not None else None
     settings = f"{wanted} {data.join!r} {data.header} {data.delimiter} {data.encoding} {data.labels}"

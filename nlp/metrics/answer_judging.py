@@ -1,5 +1,6 @@
 """Answers in passages: how good they are, whether none is given where there is none, and what a report shows of them."""
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import tensorflow as tf
 from nlp.data.passages import ANSWERS
 from nlp.metrics.exactness import compare
 from pipelines.base import figures
+from pipelines.base.marked import MarkedText, Piece
 from pipelines.data.source import Source
 from pipelines.task import intervals
 from pipelines.task.results import Judgement, worst_numbers
@@ -126,11 +128,12 @@ def certainty(chances: np.ndarray, f1: np.ndarray) -> "Figure":
     return drawn
 
 
-def marked(passage: str, start: int, end: int) -> str:
-    """An answer in brackets, with what stands around it."""
+def marked(passage: str, start: int, end: int) -> MarkedText:
+    """An answer, marked, with what stands around it."""
     before, behind = passage[max(0, start - AROUND):start], passage[end:end + AROUND]
-    text = f"{'...' if start > AROUND else ''}{before}[{passage[start:end]}]{behind}{'...' if end + AROUND < len(passage) else ''}"
-    return " ".join(text.split())
+    around = f"{'...' if start > AROUND else ''}{before}", f"{behind}{'...' if end + AROUND < len(passage) else ''}"
+    own, (left, right) = re.sub(r"\s+", " ", passage[start:end]), (re.sub(r"\s+", " ", text) for text in around)
+    return MarkedText([Piece(left.lstrip()), Piece(own, 0), Piece(right.rstrip())])
 
 
 def _texts(source: Source) -> tuple[list[str], list[str]]:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from pipelines.base.marked import MarkedText, Piece
 from pipelines.data.source import Source
 from pipelines.outputs import classification_figures as figures
 from pipelines.task import intervals
@@ -92,13 +93,13 @@ def confusion(given: np.ndarray, true: np.ndarray, classes: int) -> np.ndarray:
     return table
 
 
-def marked(text: str, spans: set[Span], classes: list[str]) -> str:
-    """A text with its spans in brackets, each with its type: `in [Paris location]`."""
-    parts, at = [], 0
+def marked(text: str, spans: set[Span], classes: list[str]) -> MarkedText:
+    """A text with its spans marked, each with its type: `in [Paris location]`."""
+    pieces, at = [], 0
     for start, end, kind in sorted(spans):
-        parts += [text[at:start], f"[{text[start:end]} {classes[kind]}]"]
+        pieces += [Piece(text[at:start]), Piece(text[start:end], kind, classes[kind])]
         at = end
-    return "".join([*parts, text[at:]])
+    return MarkedText([*pieces, Piece(text[at:])])
 
 
 def marked_texts(source: Source, numbers: list[int], classes: list[str]) -> list[str]:

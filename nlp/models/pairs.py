@@ -16,9 +16,9 @@ from nlp.settings import BiEncoder, CrossEncoder
 
 def build(settings: CrossEncoder | BiEncoder, *, facts: dict[str, Any], classes: int) -> keras.Model:
     """From tokens (the preset's plus 1) to logits or numbers [batch, classes] float32; with 0 classes, of a bi-encoder, to the vectors of
-    both texts, of length 1, [batch, 2, width] float32."""
+    both texts, of length 1, [batch, 2, width] float32: of as many texts as there are columns."""
     backbone = pretrained.encoder(settings, facts)
-    tokens = keras.Input((None, 2), dtype="int32", name="tokens")
+    tokens = keras.Input((None, None if classes == 0 else 2), dtype="int32", name="tokens")
     if isinstance(settings, CrossEncoder):
         rows, segments = Column(0, name="texts")(tokens), Column(1, name="segments")(tokens)
         (sequence,) = pretrained.sequences(backbone, rows, segments=segments)
@@ -27,9 +27,9 @@ def build(settings: CrossEncoder | BiEncoder, *, facts: dict[str, Any], classes:
         rows = OneByOne(name="texts")(tokens)
         (sequence,) = pretrained.sequences(backbone, rows)
         if classes == 0:
-            both = BesideOneAnother(name="both")(pretrained.pooled(sequence, rows, facts["pool"]))
-            features = keras.Model(tokens, both, name="features")
-            inputs = keras.Input((features.output_shape[-1],), dtype="float32", name="features")
+            every = BesideOneAnother(name="both")([pretrained.pooled(sequence, rows, facts["pool"]), tokens])
+            features = keras.Model(tokens, every, name="features")
+            inputs = keras.Input((None, features.output_shape[-1]), dtype="float32", name="features")
             head = keras.Model(inputs, UnitVectors(name="vectors")(inputs), name="head")
             return keras.Model(tokens, head(features(tokens)), name=settings.name)
         cosine = compares_by_cosine(settings, facts)
@@ -59,11 +59,13 @@ class Column(keras.layers.Layer):
 
 
 class OneByOne(keras.layers.Layer):
-    """[batch, time, 2] int32 -> the texts of all pairs, the second of each after its first: [2 x batch, time]."""
+    """[batch, time, texts] int32 -> the texts of all, the second of a pair after its first: [texts x batch, time]."""
 
     def call(self, tokens):
-        # by its parts: a transposition of whole numbers makes TensorFlow complain of processors without AVX-512
-        return tf.reshape(tf.stack(tf.unstack(tokens, axis=2), 1), [-1, tf.shape(tokens)[1]])
+        # by their places: a transposition of whole numbers makes TensorFlow complain of processors without AVX-512
+        batch, time, texts = tf.unstack(tf.shape(tokens))
+        places = time * texts * tf.range(batch)[:, None, None] + tf.range(texts)[:, None] + texts * tf.range(time)
+        return tf.gather(tf.reshape(tokens, [-1]), tf.reshape(places, [-1, time]))
 
     def compute_output_spec(self, tokens):
         return keras.KerasTensor((None, tokens.shape[1]), "int32")
@@ -88,26 +90,27 @@ class Compared(keras.layers.Layer):
 
 
 class BesideOneAnother(keras.layers.Layer):
-    """Vectors [2 x batch, width], as `OneByOne` has their texts -> those of both texts of a pair, [batch, 2 x width] float32."""
+    """[vectors [texts x batch, width], as `OneByOne` has their texts, tokens [batch, time, texts]] -> [batch, texts, width] float32."""
+
+    def __init__(self, **options):
+        super().__init__(**{"dtype": "float32", **options})
+
+    def call(self, inputs):
+        vectors, tokens = inputs
+        return tf.reshape(vectors, [tf.shape(tokens)[0], tf.shape(tokens)[2], vectors.shape[-1]])
+
+    def compute_output_spec(self, inputs):
+        return keras.KerasTensor((None, None, inputs[0].shape[-1]), "float32")
+
+
+class UnitVectors(keras.layers.Layer):
+    """Vectors [batch, texts, width] -> the same, each of length 1, float32."""
 
     def __init__(self, **options):
         super().__init__(**{"dtype": "float32", **options})
 
     def call(self, vectors):
-        return tf.reshape(vectors, [-1, 2 * vectors.shape[-1]])
+        return tf.math.l2_normalize(vectors, -1)
 
     def compute_output_spec(self, vectors):
-        return keras.KerasTensor((None, 2 * vectors.shape[-1]), "float32")
-
-
-class UnitVectors(keras.layers.Layer):
-    """Two vectors beside one another, [batch, 2 x width] -> [batch, 2, width] float32, each of length 1."""
-
-    def __init__(self, **options):
-        super().__init__(**{"dtype": "float32", **options})
-
-    def call(self, both):
-        return tf.math.l2_normalize(tf.reshape(both, [-1, 2, both.shape[-1] // 2]), -1)
-
-    def compute_output_spec(self, both):
-        return keras.KerasTensor((None, 2, both.shape[-1] // 2), "float32")
+        return keras.KerasTensor(vectors.shape, "float32")

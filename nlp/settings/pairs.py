@@ -40,6 +40,9 @@ class MatchData(PairData):
     labelled: ClassVar[bool] = False
     source: Overridable[Any, Literal["table"]] = setting(
         ..., "table: CSV, TSV, JSONL or Parquet, or a folder with train.csv, test.csv, ...")
+    negative_key: Column | None = setting(
+        None, "table: a column with a text that does not belong to the first one, but seems to (a hard negative): each pair of the "
+        "micro-batch is told from it, too; empty where there is none")
 
 
 class MatchLoss(Section):

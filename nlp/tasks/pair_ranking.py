@@ -7,10 +7,11 @@ import numpy as np
 import tensorflow as tf
 
 from nlp.data.facts import TokenFacts
-from nlp.data.matching_pairs import KEYS, load_pairs
+from nlp.data.matching_pairs import KEYS, NEGATIVE, NEGATIVE_KEY, load_pairs, number_of
 from nlp.metrics import pair_baseline, ranks
 from nlp.settings import PairsRanking
 from nlp.tasks.pairs import Pairs, PairTask, both_texts
+from nlp.tokens.pairs import beside
 from pipelines.data.source import Source, Tensors
 from pipelines.task import intervals
 from pipelines.task.contract import Answers, Condensed, Features, Learning, Output, SetScores, Splits
@@ -21,17 +22,31 @@ FAR = -1e9
 
 
 class MatchingPairs(Pairs):
-    """Pairs of which nothing is said."""
+    """Pairs of which nothing is said; where data.negative_key names texts that do not belong, their tokens are a third column."""
 
     experiment: PairsRanking  # type: ignore[assignment]
 
     def splits(self) -> Splits:
         return load_pairs(self.experiment, self.facts)
 
+    def _cut(self, raw: Tensors) -> Tensors:
+        if NEGATIVE not in raw:
+            return super()._cut(raw)
+        tokens, length = beside(*(self.tokenizer.ids(raw[name]) for name in (*self.raw_spec(), NEGATIVE)))
+        return {"tokens": tokens, "length": length}
+
+    def _cut_alone(self, raw: Tensors) -> Tensors:
+        cut = self._cut({name: value[None] for name, value in raw.items() if name in (*self.raw_spec(), NEGATIVE)})
+        return {**{name: value[0] for name, value in cut.items()}, **self._others(raw)}
+
+    def _others(self, raw: Tensors) -> Tensors:
+        return {name: value for name, value in super()._others(raw).items() if name != NEGATIVE}
+
 
 class Matches(Output):
-    """Outputs of the model are the vectors of both texts, of length 1, [batch, 2, width] float32; targets are {"first", "second"}, [batch]
-    int64, which equal texts share. An answer is how alike the two are."""
+    """Outputs of the model are the vectors of both texts, of length 1, [batch, 2, width] float32, and behind them that of the text that
+    does not belong, where there are such; targets are {"first", "second"} and then "negative", [batch] int64, which equal texts share. An
+    answer is how alike the two are."""
 
     watch = (ranks.METRICS[0], "max")
     width = 0  # no head: the vectors are the answer
@@ -43,23 +58,33 @@ class Matches(Output):
     def loss(self, outputs: tf.Tensor, targets: Any, training: bool, mask: tf.Tensor | None = None) -> tf.Tensor:
         """Of steps of training the cross-entropy of each text's own partner among those of the micro-batch, and alike from the other side
         (multiple negatives: Henderson et al. 2017, arXiv:1705.00652), [batch] float32. A text that stands in several pairs is nobody's
-        negative there. Else, so that it does not depend on the batch, 1 - the cosine of both."""
-        first, second = tf.unstack(tf.cast(outputs, tf.float32), axis=1)
+        negative there. Texts that do not belong are told from the first text's partner, too. Else, so that it does not depend on the
+        batch, 1 - the cosine of both."""
+        first, second = _both(outputs)
         if mask is None:
             return 1.0 - tf.reduce_sum(first * second, -1)
         alike = self.experiment.loss.scale * tf.matmul(first, second, transpose_b=True)
         equal = tf.reduce_any([targets[key][:, None] == targets[key][None] for key in KEYS], 0) | (mask[None] * mask[:, None] == 0.0)
         own = tf.linalg.diag_part(alike)
         alike = tf.where(equal & ~tf.eye(tf.shape(alike)[0], dtype=tf.bool), FAR, alike)
-        return 0.5 * (tf.reduce_logsumexp(alike, 1) + tf.reduce_logsumexp(tf.transpose(alike), 1)) - own
+        from_first = alike
+        if NEGATIVE_KEY in targets:
+            negative, seconds = targets[NEGATIVE_KEY], targets[KEYS[1]]
+            # of equal first texts all partners belong
+            together = tf.cast(targets[KEYS[0]][:, None] == targets[KEYS[0]][None], tf.int32)
+            belongs = tf.matmul(together, tf.cast(seconds[:, None] == negative[None], tf.int32)) > 0
+            none = (negative == number_of(tf.constant("")))[None] | (mask[None] * mask[:, None] == 0.0)
+            harder = self.experiment.loss.scale * tf.matmul(first, tf.cast(outputs, tf.float32)[:, 2], transpose_b=True)
+            from_first = tf.concat([alike, tf.where(belongs | none, FAR, harder)], 1)
+        return 0.5 * (tf.reduce_logsumexp(from_first, 1) + tf.reduce_logsumexp(tf.transpose(alike), 1)) - own
 
     def scores(self, outputs: tf.Tensor, targets: Any) -> Tensors:
         """similarity: the cosine of each pair."""
-        first, second = tf.unstack(tf.cast(outputs, tf.float32), axis=1)
+        first, second = _both(outputs)
         return {"similarity": tf.reduce_sum(first * second, -1)}
 
     def answer(self, model: Callable[[Any], tf.Tensor], inputs: Any) -> Tensors:
-        return {VECTORS: tf.cast(model(inputs), tf.float32)}
+        return {VECTORS: tf.stack(_both(model(inputs)), 1)}
 
     def respond(self, answers: Tensors) -> Tensors:
         """similarity [batch] float32."""
@@ -101,6 +126,12 @@ class Matches(Output):
 
     def baseline(self, train: Source, features: Features) -> Baseline | None:
         return pair_baseline.fit_ranks(train, self.watch[0])
+
+
+def _both(outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The vectors of both texts of pairs, [batch, width] float32 each."""
+    outputs = tf.cast(outputs, tf.float32)
+    return outputs[:, 0], outputs[:, 1]
 
 
 class PairRanking(PairTask):

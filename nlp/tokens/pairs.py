@@ -1,19 +1,19 @@
-"""Two texts as the tokens of a pair, [pairs, time, 2] int32, from those of each text between its marks; in graph."""
+"""Texts as the tokens of a pair, [pairs, time, 2] int32, from those of each text between its marks; in graph."""
 
 import tensorflow as tf
 
 from nlp.tokens.base import PAD, joined
 
 
-def beside(first: tf.RaggedTensor, second: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Both texts as columns, each padded to the longer one; and the length of that, [pairs] int32.
+def beside(*texts: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Texts as columns, each padded to the longest of all; and the length of the longest one beside it, [pairs] int32.
 
     Args:
-        first, second: [pairs, None] int32, token numbers.
+        texts: [pairs, None] int32 each, token numbers.
     """
-    lengths = tf.maximum(first.row_lengths(), second.row_lengths())
+    lengths = tf.reduce_max([text.row_lengths() for text in texts], 0)
     time = tf.reduce_max(tf.concat([lengths, [1]], 0))
-    columns = [text.to_tensor(PAD, shape=[None, None]) for text in (first, second)]
+    columns = [text.to_tensor(PAD, shape=[None, None]) for text in texts]
     tokens = tf.stack([tf.pad(one, [[0, 0], [0, time - tf.cast(tf.shape(one)[1], time.dtype)]]) for one in columns], 2)
     return tokens, tf.cast(lengths, tf.int32)
 

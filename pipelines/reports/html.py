@@ -5,6 +5,7 @@ import html
 import re
 from collections.abc import Sequence
 
+from pipelines.base.marked import COLOURS, MarkedText
 from pipelines.reports.blocks import Block, Bullets, Code, Heading, Paragraph, Picture, Table
 
 _CSS = """
@@ -34,8 +35,12 @@ td:first-child { min-width: 8rem; }
 figure { margin: 1rem 0; } img { display: block; max-width: 100%; height: auto; background: #fff; border-radius: 6px; }
 pre { background: var(--panel); padding: .8rem 1rem; border-radius: 6px; overflow-x: auto; }
 code { font: .88rem/1.5 ui-monospace, Menlo, Consolas, monospace; }
+mark { color: inherit; border-radius: 4px; padding: 0 .25em; background: color-mix(in srgb, var(--mark) 28%, transparent); }
+mark i { font-size: .78em; font-style: normal; opacity: .75; margin-left: .35em; }
+COLOUR_RULES
 @media print { nav { display: none; } body { font-size: 12px; } figure, tr { break-inside: avoid; } }
-"""
+""".replace("COLOUR_RULES", " ".join(f".c{number} {{ --mark: {colour}; }}" for number, colour in enumerate(
+    ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#7f7f7f"))))  # Okabe and Ito 2008
 
 _WHOLE = """<!DOCTYPE html>
 <html lang="en">
@@ -97,8 +102,16 @@ def _table(table: Table) -> str:
     head = "".join(f"<th{kind}>{html.escape(name)}</th>" for kind, name in zip(kinds, table.columns))
     rows = ""
     for row in table.rows:
-        rows += "<tr>" + "".join(f"<td{kind}>{_text(cell)}</td>" for kind, cell in zip(kinds, row)) + "</tr>\n"
+        rows += "<tr>" + "".join(f"<td{kind}>{_cell(cell)}</td>" for kind, cell in zip(kinds, row)) + "</tr>\n"
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table></div>'
+
+
+def _cell(text: str) -> str:
+    if not isinstance(text, MarkedText):
+        return _text(text)
+    return "".join(_text(one.text) if one.colour is None else
+                   f'<mark class="c{one.colour % COLOURS}">{_text(one.text)}{f"<i>{_text(one.label)}</i>" if one.label else ""}</mark>'
+                   for one in text.pieces)
 
 
 def _text(text: str) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.base import formatting
+from pipelines.base.marked import MarkedText
 from pipelines.config.extensions import options
 from pipelines.reports.blocks import Block, Bullets, Code, Heading, Paragraph, Picture, Table
 from pipelines.task.results import Judgement, Metric
@@ -221,6 +222,8 @@ def _is_bound(name: str, record: Mapping[str, Any]) -> bool:
 
 def _cell(record: Mapping[str, Any], name: str) -> str:
     value = record.get(name)
+    if isinstance(value, MarkedText):
+        return value
     text = formatting.number(value, name)
     if value is None:
         return text

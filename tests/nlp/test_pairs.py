@@ -17,7 +17,8 @@ from nlp.tasks.pair_ranking import PairRanking
 from nlp.tasks.pairs import PairClassification, PairRegression, out_of_order
 from nlp.tokens.pairs import after, beside
 from pipelines.base.errors import ConfigError, DataError
-from pipelines.config.load import from_dict
+from pipelines.config.draft import new
+from pipelines.config.load import from_dict, from_text
 from pipelines.machine import devices
 from pipelines.runs.folder import RunFolder
 from pipelines.serving import embed
@@ -255,6 +256,54 @@ def test_a_text_is_told_from_the_others_of_the_micro_batch_but_not_from_its_equa
     np.testing.assert_allclose(output.loss(tf.constant(padded), targets, True, mask).numpy()[:3], given[:3], rtol=1e-6)
     plain = output.loss(tf.constant(vectors), targets, False).numpy()
     np.testing.assert_allclose(plain, 1 - (vectors[:, 0] * vectors[:, 1]).sum(-1), atol=1e-6)
+
+
+def test_texts_that_do_not_belong_are_told_from_the_partner_too(tmp_path):
+    from nlp.data.matching_pairs import number_of
+
+    output = PairRanking(_ranking(tmp_path, loss={"scale": 3.0})).output
+    vectors = np.random.default_rng(0).normal(size=(4, 3, 8)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=-1, keepdims=True)
+    # the first negative is the partner of the third pair, whose first text is that of the first; the second is empty; the last is padding
+    none = int(number_of(tf.constant("")))
+    targets = {"first": tf.constant([1, 2, 1, 4], tf.int64), "second": tf.constant([11, 12, 13, 14], tf.int64),
+               "negative": tf.constant([13, none, 99, 77], tf.int64)}
+    mask = tf.constant([1.0, 1.0, 1.0, 0.0])
+    alike = 3.0 * vectors[:, 0] @ np.concatenate([vectors[:, 1], vectors[:, 2]]).T
+    alike[:, [3, 5, 7]] = alike[0, 2] = alike[2, 0] = alike[0, 4] = alike[2, 4] = -np.inf
+    back = 3.0 * vectors[:, 1] @ vectors[:, 0].T
+    back[:, 3] = back[0, 2] = back[2, 0] = -np.inf
+    wanted = [(np.log(np.exp(alike[place]).sum()) + np.log(np.exp(back[place]).sum())) / 2 - alike[place, place] for place in range(3)]
+    np.testing.assert_allclose(output.loss(tf.constant(vectors), targets, True, mask).numpy()[:3], wanted, rtol=1e-5)
+    np.testing.assert_allclose(output.scores(vectors, targets)["similarity"], (vectors[:, 0] * vectors[:, 1]).sum(-1), rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_column_of_texts_that_do_not_belong_is_read_trained_on_and_left_out_of_answers(tmp_path):
+    pytest.importorskip("keras_hub", reason="needs the extra `pretrained`: what it tests is not tested here")
+    from pipelines.runs.launch import task_class
+    from pipelines.runs.run import Call, train
+    from pipelines.serving.load import load_run
+
+    tiny.bert(tmp_path / "bert")
+    rows = [f"the room {word},book the {word} please,cancel taxi {word if number % 3 else ''}" for number in range(20)
+            for word in ("taxi", "wifi", "towels")]
+    (tmp_path / "triples.csv").write_text("\n".join(["anchor,positive,negative", *rows]))
+    text = new("nlp", tmp_path / "triples.csv", encoder=str(tmp_path / "bert"))
+    known = from_text(text, ["data.validation=0.2", "train.epochs=1", "evaluate.bootstrap=100"]).experiment
+    assert known.task == "nlp.pair_ranking" and known.data.negative_key == "negative"
+    task = PairRanking(known)
+    splits = task.splits()
+    task.facts = splits.facts
+    rows = splits.train.gather(tf.range(4, dtype=tf.int64))
+    batch = task.input.decode_batch(rows)
+    assert batch["tokens"].shape[2] == 3 and set(batch) == {"tokens", "length", "first", "second", "negative"}
+    one = task.input.decode({name: value[1] for name, value in rows.items()})
+    np.testing.assert_array_equal(one["tokens"], batch["tokens"][1][:one["tokens"].shape[0]])
+    place = RunFolder(tmp_path / "runs" / "triples" / "one")
+    train(known, place, Call("triples", task_class(known.task), quiet=True))
+    (answer,) = Predictor(load_run(place, where="cpu")).predict(['["the room", "book the taxi"]'])
+    assert -1.0 <= answer.values["similarity"] <= 1.0
 
 
 @pytest.mark.parametrize(("change", "said"), [

@@ -251,3 +251,14 @@ def test_answers_are_characters_of_the_text_as_sent(tmp_path):
             given = zip(found["starts"][row], found["ends"][row], found["texts"][row], strict=True)
             assert [(start, end, word.decode()) for start, end, word in given][:count] == spans
             assert set(found["labels"][row, :count].tolist()) == ({b"place"} if spans else set())
+
+
+def test_marked_texts_are_coloured_on_pages_and_have_brackets_elsewhere():
+    from pipelines.reports.blocks import markdown
+    from pipelines.reports.html import page
+    from pipelines.reports.run_report import records_table
+
+    text = span_judging.marked("Anna <b> Bern", {(9, 13, 1), (0, 4, 0)}, ["person", "place"])
+    blocks = records_table([{"example": "a:1", "true": text}])
+    assert '<mark class="c0">Anna<i>person</i></mark> &lt;b&gt; <mark class="c1">Bern<i>place</i></mark></td>' in page(blocks, title="x")
+    assert "\\[Anna person] \\<b> \\[Bern place]" in markdown(blocks) or "[Anna person]" in markdown(blocks)
