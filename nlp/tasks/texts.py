@@ -1,6 +1,6 @@
 """The input of every task on texts: from stored strings to token numbers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -60,6 +60,10 @@ class Texts(Input):
                 cached = self.facts, tokens.make(self.experiment.cutting, self.facts)
             self._tokenizer = cached
         return cached[1]
+
+    @property
+    def resources(self) -> Sequence[Any]:  # type: ignore[override]
+        return self.tokenizer.resources
 
     @cached_property
     def requests(self) -> Requests:

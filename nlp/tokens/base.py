@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -36,6 +37,7 @@ class Tokenizer:
         cut_plain: as `cut`, of texts that `is_plain` takes, without branches; None where there is no shorter way.
         is_plain: whether it takes a text, UTF-8: a cheap look.
         marks: how many tokens of every text stand before its own, and behind them.
+        resources: tables and the like that `cut` reads, which a saved model has to hold.
     """
 
     size: int
@@ -45,6 +47,7 @@ class Tokenizer:
     cut_plain: Callable[[tf.Tensor], Cut] | None = None
     is_plain: Callable[[bytes], bool] = lambda text: False
     marks: tuple[int, int] = (0, 0)
+    resources: tuple[Any, ...] = ()
 
     @cached_property
     def ids(self) -> Callable[[tf.Tensor], tf.RaggedTensor]:

@@ -107,4 +107,6 @@ def make(kept_facts: dict[str, Any], limit: int, *, html: bool = False) -> Token
         nothing = ids.with_flat_values(tf.zeros_like(ids.flat_values))
         return Cut(ids, nothing, nothing)
 
-    return Tokenizer(int(preset.vocabulary_size()) + 1, words, cut, marks=(int(start is not None), int(end is not None)))
+    held = [one for one in tf.train.TrackableView(preset).descendants() if isinstance(one, tf.saved_model.experimental.TrackableResource)]
+    return Tokenizer(int(preset.vocabulary_size()) + 1, words, cut, marks=(int(start is not None), int(end is not None)),
+                     resources=tuple(held))

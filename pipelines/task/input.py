@@ -124,6 +124,7 @@ class Input(Part, ABC):
     """
 
     signature: Signature = Signature()
+    resources: Sequence[Any] = ()  # tables and the like that `receive` reads and a saved model has to hold; trackable objects
     decoding: Decoding = Decoding()
     # where the first dimension of decoded entries is free: the entry (int32 scalar) that counts it, and how far batches are padded
     lengths: Lengths | None = None

@@ -84,3 +84,54 @@ def efficientnet(folder: Path, *, widths: tuple[int, ...] = (8, 16)) -> Path:
 def pyramid(folder: Path) -> Path:
     """`efficientnet` with features of a half to a thirty-second of the size."""
     return efficientnet(folder, widths=(8, 8, 16, 16))
+
+
+def roberta(folder: Path) -> Path:
+    """A text encoder with pieces of bytes (BPE)."""
+    import keras_hub
+    from tokenizers.pre_tokenizers import ByteLevel
+
+    pieces = ["<s>", "<pad>", "</s>", "<unk>", *sorted(ByteLevel.alphabet()), "th", "the", "Ġthe", "<mask>"]
+    keras_hub.models.RobertaBackbone(vocabulary_size=len(pieces), num_layers=1, num_heads=2, hidden_dim=16, intermediate_dim=32,
+                                     max_sequence_length=64).save_to_preset(str(folder))
+    keras_hub.models.RobertaTokenizer(vocabulary={piece: number for number, piece in enumerate(pieces)},
+                                      merges=["t h", "th e", "Ġ the"]).save_to_preset(str(folder))
+    return folder
+
+
+def albert(folder: Path) -> Path:
+    """A text encoder with pieces of SentencePiece."""
+    import keras_hub
+
+    proto = sentence_pieces(bos_piece="[CLS]", eos_piece="[SEP]", user_defined_symbols=["[MASK]"])
+    tokenizer = keras_hub.models.AlbertTokenizer(proto=proto)
+    keras_hub.models.AlbertBackbone(vocabulary_size=tokenizer.vocabulary_size(), num_layers=1, num_heads=2, num_groups=1,
+                                    num_inner_repetitions=1, embedding_dim=8, hidden_dim=16, intermediate_dim=32,
+                                    max_sequence_length=64).save_to_preset(str(folder))
+    tokenizer.save_to_preset(str(folder))
+    return folder
+
+
+def xlm_roberta(folder: Path) -> Path:
+    """A text encoder with pieces of SentencePiece whose marks are numbered otherwise."""
+    import keras_hub
+
+    tokenizer = keras_hub.models.XLMRobertaTokenizer(proto=sentence_pieces())
+    keras_hub.models.XLMRobertaBackbone(vocabulary_size=tokenizer.vocabulary_size(), num_layers=1, num_heads=2, hidden_dim=16,
+                                        intermediate_dim=32, max_sequence_length=64).save_to_preset(str(folder))
+    tokenizer.save_to_preset(str(folder))
+    return folder
+
+
+def sentence_pieces(**marks) -> bytes:
+    """A model of SentencePiece with some 60 pieces."""
+    import io
+
+    import sentencepiece
+
+    texts = ["book the taxi please", "the room has wifi and towels", "cancel my breakfast , over 3 cafes now"] * 20
+    proto = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(texts), model_writer=proto, vocab_size=60, hard_vocab_limit=False, minloglevel=2, unk_id=1, pad_id=0,
+        bos_id=2, eos_id=3, pad_piece="<pad>", unk_piece="<unk>", **marks)
+    return proto.getvalue()

@@ -40,7 +40,7 @@ def test_the_experiments_of_the_design_are_there():
     assert {"quickstart", "imdb_bag", "imdb_best", "clinc_best", "clinc_bag", "ag_news", "table", "finetune"} <= set(SHIPPED)
 
 
-OWN_DATA = ("table", "finetune", "labels", "numbers", "sts_bi", "find", "tags")  # whose path is the user's
+OWN_DATA = ("answers", "table", "finetune", "labels", "numbers", "sts_bi", "find", "tags")  # whose path is the user's
 
 
 @pytest.mark.parametrize("name", SHIPPED)
