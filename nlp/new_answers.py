@@ -84,8 +84,8 @@ def draft(path: Path, form: Form, columns: dict[str, Any], asked: Asked) -> Draf
     lengths = [[len(text.split()) for text in texts] for texts in (passages, (
         passage[start:end] for (_, passage), places in zip(rows.texts, rows.labels) for start, end in places[:1]))]
     none, bad = sum(not places for places in rows.labels), [one for split in reading.rows.values() for one in split.bad]
-    found = (f"Found: {len(rows.labels):,} training questions on {len(passages):,} passages of {median(lengths[0]):g} words (median), with "
-             f"answers of {median(lengths[1]):g}.", *([f"{none:,} questions have no answer in their passage."] if none else []),
+    found = (f"Found: {len(rows.labels):,} training questions on {len(passages):,} passages of {median(lengths[0]):g} words, with "
+             f"answers of {median(lengths[1]):g} (medians).", *([f"{none:,} questions have no answer in their passage."] if none else []),
              *(f"{note[:1].upper()}{note[1:]}." for note in reading.notes()),
              *([f"{len(bad):,} cannot be used, such as {bad[0][0]}; `quartet check` lists them."] if bad else []))
     sample = [question for question, _ in rows.texts]

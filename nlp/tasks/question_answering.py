@@ -16,12 +16,13 @@ from nlp.models import reader
 from nlp.models.reader import IMPOSSIBLE
 from nlp.settings import PassageAnswers
 from nlp.tasks.pairs import DOUBLED, Pairs
-from nlp.tasks.texts import unpacked
+from nlp.tasks.texts import BLANK, unpacked
 from nlp.tokens import passages
 from nlp.tokens.offsets import in_characters, placed_tokens
 from pipelines.base.formatting import escaped
 from pipelines.data.lengths import Lengths
 from pipelines.data.source import Source, Tensors
+from pipelines.serving.output import WARNING
 from pipelines.task.contract import Answers, Condensed, Features, Output, SetScores, Splits, Task
 from pipelines.task.results import Baseline, Judgement
 
@@ -45,6 +46,13 @@ class Passages(Pairs):
 
     def splits(self) -> Splits:
         return load_questions(self.experiment, self.facts)
+
+    def receive(self, raw: Tensors) -> Tensors:
+        """As Pairs; a passage that is longer than what is read is warned of."""
+        examples = super().receive(raw)
+        whole = tf.strings.length(tf.strings.regex_replace(raw["text_pair"], f"{BLANK}$", ""), unit="UTF8_CHAR")
+        beyond = (tf.reduce_max(examples["ends"], 1) < whole) & (examples[WARNING] == "")
+        return {**examples, WARNING: tf.where(beyond, "the passage is longer than what is read (model.limit)", examples[WARNING])}
 
     def _cut(self, raw: Tensors) -> Tensors:
         settings, passage = self.experiment.model, raw["text_pair"]

@@ -264,6 +264,9 @@ def test_answers_are_characters_of_the_passage_as_sent(tmp_path):
         answers = {"first": first, "last": last, "chances": there, "nothing": 1.0 - there[:, 0]}
         return {name: np.asarray(value) for name, value in task.output.respond({**answers, **task.passed_by(examples)}).items()}
 
+    sent = ["the taxi is red. \u200b\n", "room " * 80, ""]
+    beyond = task.input.receive({"text": tf.constant(["a?"] * 3), "text_pair": tf.constant(sent)})
+    assert [one.decode()[:21] for one in beyond["warning"].numpy()] == ["", "the passage is longer", "the text is empty"]
     for word, wanted in sentences.items():
         for rows, expected in ((texts, wanted), *(([text], [one]) for text, one in zip(texts, wanted))):
             found = respond(rows, word)
