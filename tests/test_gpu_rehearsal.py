@@ -60,6 +60,8 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
         "data.path=MADE/pairs.csv", "model={name: bi_encoder, preset: PRESET/bert, limit: 16, finetune: {name: whole}}")),
     "nlp.pair_ranking/bi_encoder": (test_contract.PAIR_RANKS, ("data.path=MADE/pairs.csv", "model.preset=PRESET/bert", "model.limit=16")),
     "nlp.tagging/pretrained": (test_contract.TAGS, ("data.path=MADE/tagged.conll", "model.preset=PRESET/bert")),
+    "nlp.tagging/pretrained chain": (test_contract.TAGS, (
+        "data.path=MADE/tagged.conll", "model.preset=PRESET/bert", "model.chain=true")),
     "nlp.tagging/pretrained windows": (test_contract.TAGS, (
         "data.path=MADE/tagged.conll", "model.preset=PRESET/bert", "model.window=12")),
     "nlp.question_answering/pretrained": (test_contract.ANSWERS, (

@@ -30,6 +30,14 @@ def tags_of(spans: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
     return tf.where(first_tokens(starts, ends), chosen, IGNORED)
 
 
+def words_first(starts: tf.Tensor, ends: tf.Tensor, *values: tf.Tensor) -> list[tf.Tensor]:
+    """Values of tokens [batch, time, ...] in an order in which those of words' first tokens stand together, behind which of them are such,
+    [batch, time] bool; `starts` and `ends` as `first_tokens` takes them."""
+    words = first_tokens(starts, ends)
+    order = tf.argsort(tf.cast(~words, tf.int32), 1, stable=True)
+    return [tf.gather(value, order, batch_dims=1) for value in (words, *values)]
+
+
 def found(tags: tf.Tensor, chances: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> Tensors:
     """The spans that tags say, in their order: "spans" [batch, time, 3] int32, both places 0 behind the last; "scores" [batch, time]
     float32, the mean probability of their words' tags. A tag within a span, without one of its type before it, begins one.
@@ -38,9 +46,7 @@ def found(tags: tf.Tensor, chances: tf.Tensor, starts: tf.Tensor, ends: tf.Tenso
         tags, chances: [batch, time] int32 and float32, of which those at first tokens count.
         starts, ends: as `first_tokens` takes them.
     """
-    words = first_tokens(starts, ends)
-    order = tf.argsort(tf.cast(~words, tf.int32), 1, stable=True)  # words stand together
-    words, tags, chances, starts, ends = (tf.gather(value, order, batch_dims=1) for value in (words, tags, chances, starts, ends))
+    words, tags, chances, starts, ends = words_first(starts, ends, tags, chances, starts, ends)
     tags = tf.where(words, tags, 0)
     inside, kinds = tags > 0, (tags - 1) // 2
     before = tf.pad(tags, [[0, 0], [1, 0]])[:, :-1]

@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from nlp.models import pretrained
+from nlp.models.crf import Transitions
 from nlp.models.pairs import Column
 from nlp.models.parts import PAD, logits
 from nlp.settings import TagEncoder
@@ -18,7 +19,8 @@ from pipelines.machine.compiling import for_xla
 
 
 def build(settings: TagEncoder, *, facts: dict[str, Any], classes: int) -> keras.Model:
-    """From tokens (the preset's plus 1) and shapes to logits of `classes` tags."""
+    """From tokens (the preset's plus 1) and shapes to logits of `classes` tags; with settings.chain to {"logits", "transitions"}, the
+    latter those of nlp.models.crf."""
     backbone = pretrained.encoder(settings, facts)
     tokens = keras.Input((None, 2), dtype="int32", name="tokens")
     ids = Column(0, name="texts")(tokens)
@@ -32,7 +34,10 @@ def build(settings: TagEncoder, *, facts: dict[str, Any], classes: int) -> keras
         vectors = keras.layers.Concatenate(dtype="float32", name="both")([vectors, shapes])
     features = keras.Model(tokens, vectors, name="features")
     inputs = keras.Input((None, features.output_shape[-1]), dtype="float32", name="features")
-    head = keras.Model(inputs, logits(inputs, classes, settings.dropout), name="head")
+    outputs = logits(inputs, classes, settings.dropout)
+    if settings.chain:
+        outputs = {"logits": outputs, "transitions": Transitions(classes, name="chain")(inputs)}
+    head = keras.Model(inputs, outputs, name="head")
     return keras.Model(tokens, head(features(tokens)), name=settings.name)
 
 

@@ -71,6 +71,7 @@ class TagEncoder(PretrainedModel):
         unit="tokens", ge=4)
     shapes: bool = setting(True, "how words are written - capitals, digits, marks, blanks before them - stands beside their vectors: many "
                            "encoders read small letters alone")
+    chain: bool = setting(False, "the tags of a sentence are weighed together, by learned scores of neighbours (a linear-chain CRF)")
     finetune: Finetune | None = setting(
         lambda: Whole(name="whole", head="new"), "how the network is trained: last, gradual, whole or lora; head: new")
 
@@ -81,7 +82,7 @@ class TagEncoder(PretrainedModel):
 
 
 class TagLoss(Section):
-    """Cross-entropy of the words' tags."""
+    """Cross-entropy of the words' tags; with model.chain of the whole sequence, by its words."""
 
     label_smoothing: Share = setting(0.0, "share of the target spread over all tags", unit="share")
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from nlp.data.facts import TagFacts
 from nlp.data.tags import SPANS, load_tags
 from nlp.metrics import entities, span_dictionary, span_judging
-from nlp.models import tagger
+from nlp.models import crf, tagger
 from nlp.settings import TextTagging
 from nlp.tasks.texts import Texts, unpacked
 from nlp.tokens.base import PAD
@@ -71,8 +71,8 @@ class TaggedTexts(Texts):
 class Tags(OfClasses):
     """Facts: `classes`, the types, and `class_counts`; settings: `loss` is a TagLoss.
 
-    Outputs of the model are logits of the tags of nlp.metrics.entities, [batch, time, tags]; targets are `spans` [batch, n, 3] int32, and
-    `starts` and `ends`, [batch, time] int32 each.
+    Outputs of the model are logits of the tags of nlp.metrics.entities, [batch, time, tags], with model.chain as `logits` beside
+    `transitions`; targets are `spans` [batch, n, 3] int32, and `starts` and `ends`, [batch, time] int32 each.
     """
 
     watch = ("entity_f1", "max")
@@ -94,7 +94,9 @@ class Tags(OfClasses):
         return {name: examples[name] for name in (SPANS, "starts", "ends")} if SPANS in examples else {}
 
     def loss(self, outputs: tf.Tensor, targets: Any, training: bool) -> tuple[tf.Tensor, tf.Tensor]:
-        """Cross-entropy of the words, and their number."""
+        """Cross-entropy of the words, and their number; with model.chain of the sequences, which count as their words do."""
+        if self.experiment.model.chain:
+            return self._chain_loss(outputs, targets)
         logits = tf.cast(outputs, tf.float32)
         tags = entities.tags_of(targets[SPANS], targets["starts"], targets["ends"])
         counted = tf.cast(tags != entities.IGNORED, tf.float32)
@@ -104,9 +106,16 @@ class Tags(OfClasses):
             losses = (1.0 - smooth) * losses + smooth * (tf.reduce_logsumexp(logits, -1) - tf.reduce_mean(logits, -1))
         return tf.reduce_sum(losses * counted, 1), tf.reduce_sum(counted, 1)
 
+    def _chain_loss(self, outputs: Tensors, targets: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        logits, transitions = (tf.cast(outputs[name], tf.float32) for name in ("logits", "transitions"))
+        places = targets["starts"], targets["ends"]
+        there, tags, logits = entities.words_first(*places, entities.tags_of(targets[SPANS], *places), logits)
+        whole, own = crf.log_partition(logits, transitions, there), crf.score(logits, transitions, tf.maximum(tags, 0), there)
+        return tf.where(tf.reduce_any(there, 1), whole - own, 0.0), tf.reduce_sum(tf.cast(there, tf.float32), 1)
+
     def scores(self, outputs: tf.Tensor, targets: Any) -> Tensors:
         """entity_f1: of each example the spans found rightly, found and true."""
-        given = entities.found(**_tagged(outputs), starts=targets["starts"], ends=targets["ends"])
+        given = self._found(self._tagged(outputs), targets)
         return {"entity_f1": entities.counts(given[SPANS], targets[SPANS])}
 
     @property
@@ -116,14 +125,32 @@ class Tags(OfClasses):
     # ---- answers
 
     def answer(self, model: Callable[[Any], tf.Tensor], inputs: tf.Tensor) -> Tensors:
-        """The most probable tag of each token, [batch, time] int32, and its probability, float32; 0 where there is padding."""
+        """The most probable tag of each token, [batch, time] int32, and its probability, float32; 0 where there is padding. With
+        model.chain `logits` [batch, time, tags] and `transitions` [batch, tags, tags]: which tokens begin words is known later."""
         there = inputs[..., 0] != PAD
-        return {name: tf.where(there, value, tf.zeros([], value.dtype)) for name, value in _tagged(model(inputs)).items()}
+        given = self._tagged(model(inputs))
+        return given if self.experiment.model.chain else {
+            name: tf.where(there, value, tf.zeros([], value.dtype)) for name, value in given.items()}
+
+    def _tagged(self, outputs: Any) -> Tensors:
+        if self.experiment.model.chain:
+            return {name: tf.cast(value, tf.float32) for name, value in outputs.items()}
+        chances = tf.nn.softmax(tf.cast(outputs, tf.float32))
+        return {"tags": tf.argmax(chances, -1, tf.int32), "chances": tf.reduce_max(chances, -1)}
+
+    def _found(self, answers: Any, places: Any) -> Tensors:
+        """The spans that answers say, as nlp.metrics.entities.found."""
+        starts, ends = (tf.convert_to_tensor(places[name]) for name in ("starts", "ends"))
+        if not self.experiment.model.chain:
+            return entities.found(tf.convert_to_tensor(answers["tags"]), tf.convert_to_tensor(answers["chances"]), starts, ends)
+        there, logits, *places = entities.words_first(starts, ends, answers["logits"], starts, ends)
+        tags, chances = crf.decode(logits, tf.convert_to_tensor(answers["transitions"]), there)
+        return entities.found(tags, chances, *(tf.where(there, place, 0) for place in places))
 
     def respond(self, answers: Tensors) -> Tensors:
         """labels and texts [batch, most] string, starts and ends [batch, most] int32, scores [batch, most] float32, and count [batch]
         int32; 0 and empty behind the last."""
-        given = entities.found(answers["tags"], answers["chances"], answers["starts"], answers["ends"])
+        given = self._found(answers, answers)
         count = tf.reduce_sum(tf.cast(given[SPANS][..., 1] > 0, tf.int32), 1)
         most = tf.maximum(tf.reduce_max(count), 1)
         spans, scores = given[SPANS][:, :most], given["scores"][:, :most]
@@ -142,7 +169,7 @@ class Tags(OfClasses):
         """The spans that were found, and the true ones; a baseline gives them as they are."""
         if SPANS in answers:
             return answers, {SPANS: targets[SPANS]}
-        given = entities.found(*(tf.constant(answers[name]) for name in ("tags", "chances", "starts", "ends")))
+        given = self._found(answers, answers)
         most = max(int((given[SPANS][..., 1].numpy() > 0).sum(1).max(initial=0)), 1)
         return {SPANS: given[SPANS][:, :most].numpy(), "scores": given["scores"][:, :most].numpy()}, {SPANS: targets[SPANS]}
 
@@ -184,8 +211,3 @@ class Tagging(Task):
         numbers = (step * len(inputs) + np.arange(len(inputs))) % len(source)
         lines = [escaped(line) for line in span_judging.marked_texts(source, numbers.tolist(), self.output.classes)]
         writer.text("texts with their spans", "\n\n".join(lines), step)
-
-
-def _tagged(outputs: tf.Tensor) -> Tensors:
-    chances = tf.nn.softmax(tf.cast(outputs, tf.float32))
-    return {"tags": tf.argmax(chances, -1, tf.int32), "chances": tf.reduce_max(chances, -1)}

@@ -213,6 +213,68 @@ def test_vectors_of_windows_come_back_to_their_tokens(size, monkeypatch):
     np.testing.assert_array_equal(back([tf.cast(rows, tf.float32)[..., None], ids])[..., 0], inner)
 
 
+def test_a_chain_of_tags_is_that_of_all_sequences():
+    """Loss, the best sequence and the probability of each tag, against all sequences one by one."""
+    from itertools import pairwise, product
+
+    from nlp.models import crf
+
+    draw = np.random.default_rng(0)
+    emissions, transitions = draw.normal(size=(3, 4, 3)).astype(np.float32), draw.normal(size=(3, 3)).astype(np.float32)
+    there = np.array([[True] * 4, [True, True, False, False], [False] * 4])
+    several = np.tile(transitions, (3, 1, 1))
+    tags, chances = (value.numpy() for value in crf.decode(*map(tf.constant, (emissions, several, there))))
+    whole = crf.log_partition(*map(tf.constant, (emissions, several, there))).numpy()
+    for row, length in enumerate((4, 2)):
+        def total(path, row=row):
+            return sum(emissions[row, at, tag] for at, tag in enumerate(path)) + sum(transitions[pair] for pair in pairwise(path))
+
+        paths = {path: np.exp(total(path)) for path in product(range(3), repeat=length)}
+        best = max(paths, key=paths.get)
+        assert tuple(tags[row, :length]) == best
+        np.testing.assert_allclose(whole[row], np.log(sum(paths.values())), rtol=1e-5)
+        for at, tag in enumerate(best):
+            own = sum(value for path, value in paths.items() if path[at] == tag) / sum(paths.values())
+            np.testing.assert_allclose(chances[row, at], own, rtol=1e-4)
+        given = np.array([[*best, *[0] * (4 - length)]], np.int32)
+        scored = crf.score(emissions[row:row + 1], several[:1], given, there[row:row + 1])
+        np.testing.assert_allclose(scored, np.log(paths[best]), rtol=1e-4)
+    one = crf.decode(emissions[:, :1], tf.constant(several), tf.constant(there[:, :1]))
+    assert one[0].numpy()[:, 0].tolist() == emissions[:, 0].argmax(-1).tolist()
+
+
+@pytest.mark.slow
+def test_a_chain_is_trained_judged_exported_and_equal_alone_and_in_a_batch(tmp_path):
+    pytest.importorskip("keras_hub", reason="needs the extra `pretrained`: what it tests is not tested here")
+    from pipelines.config.load import from_text
+    from pipelines.runs.folder import RunFolder
+    from pipelines.runs.launch import task_class
+    from pipelines.runs.run import Call, train
+    from pipelines.serving.load import load_run
+    from pipelines.serving.predict import Predictor
+    from quartet import task_testing
+    from tests import numbers_made
+    from tests.encoders import tiny
+    from tests.test_contract import TAGS
+
+    settings = [*numbers_made.tagged(tmp_path), f"model.preset={tiny.bert(tmp_path / 'bert')}", "model.chain=true", "train.epochs=4",
+                "train.learning_rate.peak=0.01", "evaluate.bootstrap=100", "train.precision=float32", "train.devices=cpu"]
+    known = from_text(TAGS, settings)
+    place = RunFolder(tmp_path / "runs" / "chain" / "one")
+    train(known.experiment, place, Call("chain", task_class(known.experiment.task), quiet=True))
+    run = load_run(place, where="cpu")
+    weight = run.model.get_layer("head").get_layer("chain").scores.numpy()
+    assert np.abs(weight).max() > 0.01
+    report = json.loads((place.report / "report.json").read_text())
+    assert report["metrics"]["test/entity_f1"]["value"] > 0.5
+    texts = ["a golden bed from Bern .", "", "the taxi"]
+    together = [one.values for one in Predictor(run).predict(texts)]
+    for text, values in zip(texts, together):
+        (alone,) = Predictor(run).predict([text])
+        assert alone.values["texts"].tolist() == values["texts"].tolist()
+    task_testing.check_export(run, [{"text": text.encode()} for text in texts], tmp_path)
+
+
 def test_types_taken_for_each_other_are_counted():
     true = np.array([[[0, 4, 0], [5, 9, 1], [12, 14, 1]]])
     given = np.array([[[1, 4, 1], [5, 9, 1], [20, 22, 0]]])
