@@ -25,6 +25,7 @@ READERS = Variants()
 class AnswerData(TableData):
     """Where questions, passages and the answers in them come from."""
 
+    given_groups: ClassVar[tuple[str, ...]] = ("passage",)
     pairs: ClassVar[bool] = True
     labelled: ClassVar[bool] = True
     join: ClassVar[str] = " "

@@ -7,7 +7,7 @@ A domain derives its own Experiment with its data, model and augmentation sectio
 import re
 from collections.abc import Collection
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -29,6 +29,7 @@ STATISTICS: dict[type, Any] = {}  # of those that give sums, by their section: w
 class Data(Section):
     """What every domain's data section has; a domain adds its sources and columns."""
 
+    given_groups: ClassVar[tuple[str, ...]] = ()  # values of group_by that all such data have
     validation: Share | str = setting(
         "validation", "the split or folder to choose by (validation also means val, valid and dev); where the data have none of that name, "
         "and with a number instead of a name, a share of train is held out (0.1; stratified where there are labels)", unit="share",

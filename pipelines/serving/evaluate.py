@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -80,16 +80,22 @@ def experiment_for(experiment: Experiment, facts: dict[str, Any], path: Path, sp
         raise ConfigError(f"--data: {experiment.task} does not read data from a path")
     kind = "folder" if path.is_dir() else "table" if path.suffix.lower() in TABLES else path.suffix.lower().removeprefix(".")
     before = data.get("source")
+    forms = get_args(type(experiment.data).model_fields["source"].annotation) if "source" in data else ()
+    if data["path"] is not None and kind not in forms:
+        kind = before  # of forms that no ending tells, such as COCO's and SQuAD's, the new data have that of the run's own
     data["path"] = str(path)
     if "source" in data:
         data["source"] = kind
         if before != kind:  # names of columns or arrays belong to the kind of data
             sources = within(type(experiment).model_fields["data"])
             section = (sources.section(kind) if sources else None) or type(experiment.data)
-            data = values["data"] = {name: section.model_fields[name].default if name.endswith("_key") else value
+            data = values["data"] = {name: section.model_fields[name].get_default(call_default_factory=True) if name.endswith("_key")
+                                     else value
                                      for name, value in data.items() if name in section.model_fields}
     # "testing" means "test", except that no share is held out of data in one piece
     test = None if whole(split) else "testing" if split == "test" else split
+    if data.get("group_by") in experiment.data.given_groups:
+        data.pop("group_by")  # by default
     wanted: dict[str, Any] = {"streaming": False, "group_by": None, "limit": None, "validation": 0.0, "test": test,
                               "train": "train", "prepared": None, "test_names": None, "test_last": None, "speaker_pattern": None}
     if split is None:

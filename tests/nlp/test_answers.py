@@ -303,6 +303,22 @@ def test_new_proposes_to_find_answers(tmp_path):
         new("nlp", tmp_path / "b.csv", task="question_answering", encoder="none")
 
 
+def test_other_data_of_the_same_form_are_judged(tmp_path):
+    """No ending tells SQuAD's JSON, and columns of tags, from others."""
+    from pipelines.serving.evaluate import experiment_for
+
+    (tmp_path / "other.json").write_text(json.dumps(squad(asked(1, "Bern", 14))))
+    known = from_dict(settings(model={"name": "pretrained", "preset": "x"}), [], check_paths=False)
+    other = experiment_for(known, {}, tmp_path / "other.json", None, []).data
+    assert (other.source, other.path, other.group_by, other.validation) == ("squad", str(tmp_path / "other.json"), "passage", 0.0)
+    (tmp_path / "other.csv").write_text("question,context,answers\na,b,b\n")
+    assert experiment_for(known, {}, tmp_path / "other.csv", None, []).data.source == "table"
+    tags = from_dict({"task": "nlp.tagging", "data": {"source": "conll", "path": "x"}, "model": {"name": "pretrained", "preset": "x"}}, [],
+                     check_paths=False)
+    (tmp_path / "other.txt").write_text("a\tO\n")
+    assert experiment_for(tags, {}, tmp_path / "other.txt", None, []).data.source == "conll"
+
+
 @pytest.mark.parametrize(("wrong", "message"), [
     ({"answer": {"longest": 2, "best": 3}}, "answer.best"), ({"data": {"source": "squad", "path": "x", "group_by": "id"}}, "group_by"),
     ({"model": {"name": "pretrained", "preset": "x", "window": 64}}, "no room for a question"),
