@@ -10,7 +10,7 @@ from extensions.search.index import Hit
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.runs.folder import RunFolder
 
-SCALE = 10.0  # what cosines are multiplied by to weigh rows against each other
+SCALE = 20.0  # what cosines are multiplied by to weigh rows against each other; chosen on validation of SQuADShifts (docs/search.md)
 
 
 @dataclass(frozen=True)
