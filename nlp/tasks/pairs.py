@@ -45,7 +45,8 @@ class Pairs(Texts):
         return Signature({"text": f"the first text ({text_keys(self.experiment.data)[0]}): {one.meanings['text']}",
                           "text_pair": f"the second ({text_keys(self.experiment.data)[1]})",
                           "warning": "why the answer is only a guess: a text is empty, or has no word of train; empty otherwise"},
-                         {"text": "tf.constant(['a text, as it is'])", "text_pair": "tf.constant(['and another'])"}, one.needs)
+                         {"text": "tf.constant(['a text, as it is'])", "text_pair": "tf.constant(['and another'])"}, one.needs,
+                         one.resources)
 
     @cached_property
     def requests(self) -> Requests:

@@ -1,6 +1,6 @@
 """The input of every task on texts: from stored strings to token numbers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -41,7 +41,7 @@ class Texts(Input):
             {"text": "UTF-8, of any length; cut at the limit of tokens",
              "warning": "why the answer is only a guess: an empty text, or one without any word of train; empty otherwise"},
             {"text": "tf.constant(['a text, as it is'])"},
-            ("tensorflow_text",) if self.experiment.own_tokens else ())
+            ("tensorflow_text",) if self.experiment.own_tokens else (), lambda: self.tokenizer.resources)
 
     @property
     def lengths(self) -> Lengths:  # type: ignore[override]
@@ -60,10 +60,6 @@ class Texts(Input):
                 cached = self.facts, tokens.make(self.experiment.cutting, self.facts)
             self._tokenizer = cached
         return cached[1]
-
-    @property
-    def resources(self) -> Sequence[Any]:  # type: ignore[override]
-        return self.tokenizer.resources
 
     @cached_property
     def requests(self) -> Requests:

@@ -59,7 +59,7 @@ class Served(tf.Module):
         super().__init__(name="served")
         self.values: list[tf.Variable] = []
         self.labels = tf.saved_model.Asset(str(labels)) if labels else None
-        self.resources = list(run.task.input.resources)
+        self.resources = list(run.task.input.signature.resources())
         self._run = run
 
         def answer(**raw: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -49,11 +49,13 @@ class Signature:
         meanings: what each is.
         examples: of an input, Python that makes a batch of one.
         needs: modules beside TensorFlow that hold operations of the saved model.
+        resources: gives the tables and the like that `Input.receive` reads and a saved model has to hold: trackable objects.
     """
 
     meanings: Mapping[str, str] = field(default_factory=dict)
     examples: Mapping[str, str] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
+    resources: Callable[[], Sequence[Any]] = tuple
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,6 @@ class Input(Part, ABC):
     """
 
     signature: Signature = Signature()
-    resources: Sequence[Any] = ()  # tables and the like that `receive` reads and a saved model has to hold; trackable objects
     decoding: Decoding = Decoding()
     # where the first dimension of decoded entries is free: the entry (int32 scalar) that counts it, and how far batches are padded
     lengths: Lengths | None = None
