@@ -22,7 +22,7 @@ def propose_encoder(asked: Asked, texts: Sequence[str], *, reason: str, gain: st
     """
     if not reason or asked.used_encoder() is not None or are_english(texts):
         return propose(asked, "nlp", reason=reason, gain=gain)
-    return propose(asked, "nlp", reason=f"{reason}, and their language", gain=f"and knowing the texts' language, {gain}",
+    return propose(asked, "nlp", reason=f"{reason}, and their language", gain=f"in the texts' language, {gain}",
                    fits=lambda preset: knows(preset, texts))
 
 

@@ -158,7 +158,10 @@ def propose(asked: Asked, domain: str, *, reason: str, gain: str, fits: Callable
         return Proposal(preset, (f"Encoder: {_described(preset)}, as asked for{doubt}.",))
     if not reason:
         return Proposal()
-    there = [preset for preset in _there(domain) if fits is None or fits(preset)]
+    every = _there(domain)
+    there = [preset for preset in every if fits is None or fits(preset)]
+    if every and not there:
+        return Proposal(None, (f"None of the encoders at hand fits these data: with one that does, {gain} (docs/pretrained.md).",))
     if not there:
         return Proposal(None, (f"No pretrained encoder is at hand in {presets_folder()}: with one, {gain} (docs/pretrained.md).",))
     others = f"; there are also {', '.join(preset.name for preset in there[1:])}" if there[1:] else ""
