@@ -123,7 +123,7 @@ def new(
              "file": file, "files": files}
     columns = {role: column for role, column in named.items() if column is not None}
     drafted = look(domain, str(data), file=str(output), columns=columns, task=task, encoder=encoder, blend=blend)
-    write_whole(output, _raced(drafted, minutes) if minutes else drafted.text())
+    write_whole(output, _raced(drafted, minutes) if minutes and drafted.draft.ways is not tuple else drafted.text())
     echo(f"written      {shown(output)}")
     for what in ("check", "train"):
         echo(f"{what} it     {to_copy(f'{what} {quoted(output)}')}")
