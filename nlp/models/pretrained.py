@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from nlp.models.parts import PAD, Mask, MaxPool, MeanPool, logits
 from nlp.models.word_scores import WordScores, buckets_for
-from nlp.settings import AnswerEncoder, PairEncoder, Pretrained, TagEncoder
+from nlp.settings import AnswerEncoder, PairEncoder, PlaceEncoder, Pretrained, TagEncoder
 from nlp.tokens import preset as preset_tokens
 from nlp.tokens.base import Tokenizer
 from pipelines.base.errors import ConfigError
@@ -34,7 +34,7 @@ PASSAGES = 384  # tokens of a question and a part of its passage
 WORDS_FROM = 10  # texts of a class, on average, that classifiers of words need
 
 
-def learn(settings: Pretrained | PairEncoder | TagEncoder | AnswerEncoder) -> tuple[dict[str, Any], list[str]]:
+def learn(settings: Pretrained | PairEncoder | PlaceEncoder) -> tuple[dict[str, Any], list[str]]:
     """Reads the preset, but none of its weights.
 
     Returns:
@@ -73,7 +73,7 @@ def _has_windows(facts: dict[str, Any]) -> bool:
     return facts["pool"] == "mean" and facts["backbone"]["class"] in _BY_LAYER
 
 
-def pooling(settings: Pretrained | PairEncoder | TagEncoder | AnswerEncoder, facts: dict[str, Any], examples: int) -> dict[str, Any]:
+def pooling(settings: Pretrained | PairEncoder | PlaceEncoder, facts: dict[str, Any], examples: int) -> dict[str, Any]:
     """The facts `layers`, how many stand beside one another, and `window`, None where the encoder sees a text at once; of an encoder that
     is trained on so many examples. Pairs are compared by the last layer, of whole texts."""
     if isinstance(settings, PairEncoder):
@@ -101,7 +101,7 @@ def _window_of_passages(settings: AnswerEncoder, facts: dict[str, Any]) -> int |
     return window
 
 
-def scoring(settings: Pretrained | PairEncoder | TagEncoder | AnswerEncoder, examples: int, classes: int, private: bool) -> dict[str, Any]:
+def scoring(settings: Pretrained | PairEncoder | PlaceEncoder, examples: int, classes: int, private: bool) -> dict[str, Any]:
     """The facts `words`, the longest run of tokens by which a text is scored beside the encoder, 0 for none, and `buckets`."""
     buckets = buckets_for(examples, classes)
     if settings.words and buckets is None:
@@ -176,7 +176,7 @@ def _accents(preset: Preset, tokenizer: Any) -> list[str]:
             "tokenizer.json"]
 
 
-def tokenizer(settings: Pretrained | PairEncoder | TagEncoder | AnswerEncoder, facts: dict[str, Any]) -> Tokenizer:
+def tokenizer(settings: Pretrained | PairEncoder | PlaceEncoder, facts: dict[str, Any]) -> Tokenizer:
     """The preset's tokenizer, from the facts."""
     return preset_tokens.make(facts["tokenizer"], settings.limit, html=settings.html)
 
@@ -189,7 +189,7 @@ def build(settings: Pretrained, *, facts: dict[str, Any], classes: int) -> keras
     return keras.Model(ids, head(features, classes, settings.dropout)(features(ids)), name="pretrained")
 
 
-def encoder(settings: Pretrained | PairEncoder | TagEncoder | AnswerEncoder, facts: dict[str, Any]) -> Any:
+def encoder(settings: Pretrained | PairEncoder | PlaceEncoder, facts: dict[str, Any]) -> Any:
     """The backbone, with the preset's weights where settings.weights says so."""
     backbone = load(find(settings.preset, domain="nlp")) if settings.weights == "preset" else rebuilt(hub().models, facts["backbone"])
     simplify(backbone)

@@ -4,13 +4,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from nlp.settings.places import PlaceEncoder, PlaceExperiment
 from nlp.settings.texts import Column
 from pipelines.base.formatting import MetricKind, declare
 from pipelines.config.registry import register_task
-from pipelines.config.schema import Experiment, Section, TableData, setting
+from pipelines.config.schema import Section, TableData, setting
 from pipelines.config.variants import Variants
-from pipelines.encoders.finetune import Finetune, Whole
-from pipelines.encoders.settings import PretrainedModel
 
 declare({
     "answer_f1": MetricKind("max", True, "Answer F1"), "exact_match": MetricKind("max", True, "Exact match"),
@@ -74,17 +73,11 @@ class AnswerSettings(Section):
 
 
 @READERS.register("nlp.models.reader:build")
-class AnswerEncoder(PretrainedModel):
+class AnswerEncoder(PlaceEncoder):
     """An encoder of KerasHub that reads a passage behind its question, and a linear layer that says of each word whether an answer begins
     there, and whether one ends there (Devlin et al. 2019, arXiv:1810.04805); needs the extra `pretrained`. Of a longer passage it sees
     windows, each with the question; all words of the passage are weighed against each other (Clark and Gardner 2018, arXiv:1710.10723)."""
 
-    name: Literal["pretrained"] = setting(..., "an encoder of KerasHub, as yet the only kind of model")
-    own_tokens: ClassVar[bool] = True
-    layers: ClassVar[int | None] = 1
-    words: ClassVar[int | None] = 0
-    html: ClassVar[bool] = False
-    pool: ClassVar[str] = "mean"
     limit: int = setting(4096, "tokens of a question and its passage together, with the encoder's own marks, that are read; in what comes "
                          "after nothing is found", unit="tokens", ge=16)
     question: int = setting(64, "tokens of a question that are used", unit="tokens", ge=4)
@@ -94,13 +87,9 @@ class AnswerEncoder(PretrainedModel):
     overlap: int | None = setting(
         None, "tokens of the passage that a window has in common with the one before: an answer longer than that may be cut in two; "
         "default: a third of the window", unit="tokens", ge=1)
-    finetune: Finetune | None = setting(
-        lambda: Whole(name="whole", head="new"), "how the network is trained: last, gradual, whole or lora; head: new")
 
     def problems(self) -> list[tuple[str, str]]:
         found = super().problems()
-        if self.finetune is None or self.finetune.name == "frozen" or self.finetune.head != "new":
-            found.append(("finetune", "a reader trains its encoder under a new head: {name: whole, head: new}, or last, gradual or lora"))
         if self.window is not None and self.window < self.question + (self.overlap or 0) + 8:
             found.append(("window", f"{self.window} tokens have no room for a question of {self.question} and a passage; lower "
                                     "model.question or model.overlap"))
@@ -108,17 +97,10 @@ class AnswerEncoder(PretrainedModel):
 
 
 @register_task("nlp.tasks.question_answering:QuestionAnswering")
-class PassageAnswers(Experiment):
+class PassageAnswers(PlaceExperiment):
     """The answer to a question as it stands in a passage, in characters, or that there is none."""
 
-    own_tokens: ClassVar[bool] = True
-    tokens: ClassVar[None] = None
     task: Literal["nlp.question_answering"]
     data: AnswerData
     model: Annotated[Any, READERS]
     answer: AnswerSettings = setting(AnswerSettings, "how an answer is looked for")
-
-    @property
-    def limit(self) -> int:
-        """Tokens of a question with its passage that are used."""
-        return int(self.model.limit)

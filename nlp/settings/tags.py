@@ -2,12 +2,11 @@
 
 from typing import Annotated, Any, ClassVar, Literal
 
+from nlp.settings.places import PlaceEncoder, PlaceExperiment
 from pipelines.base.formatting import MetricKind, declare
 from pipelines.config.registry import register_task
-from pipelines.config.schema import Data, Experiment, Section, Share, setting
+from pipelines.config.schema import Data, Section, Share, setting
 from pipelines.config.variants import Variants
-from pipelines.encoders.finetune import Finetune, Whole
-from pipelines.encoders.settings import PretrainedModel
 
 declare({
     "entity_f1": MetricKind("max", True, "Entity F1"), "entity_precision": MetricKind("max", True, "Entity precision"),
@@ -54,31 +53,13 @@ class TagData(Data):
 
 
 @TAG_MODELS.register("nlp.models.tagger:build")
-class TagEncoder(PretrainedModel):
+class TagEncoder(PlaceEncoder):
     """An encoder of KerasHub and a linear layer on the vector of each word's first token, beside how the word and its neighbours are
     written; needs the extra `pretrained`."""
 
-    name: Literal["pretrained"] = setting(..., "an encoder of KerasHub, as yet the only kind of model")
-    own_tokens: ClassVar[bool] = True
-    layers: ClassVar[int | None] = 1
-    words: ClassVar[int | None] = 0
-    html: ClassVar[bool] = False
-    pool: ClassVar[str] = "mean"
-    limit: int = setting(512, "tokens of a text that are used, with the encoder's own marks; in what comes after nothing is found",
-                         unit="tokens", ge=4)
-    window: int | None = setting(
-        None, "tokens that the encoder sees at a time: a longer text is cut into windows of equal length; default: as many as it takes",
-        unit="tokens", ge=4)
     shapes: bool = setting(True, "how words are written - capitals, digits, marks, blanks before them - stands beside their vectors: many "
                            "encoders read small letters alone")
     chain: bool = setting(False, "the tags of a sentence are weighed together, by learned scores of neighbours (a linear-chain CRF)")
-    finetune: Finetune | None = setting(
-        lambda: Whole(name="whole", head="new"), "how the network is trained: last, gradual, whole or lora; head: new")
-
-    def problems(self) -> list[tuple[str, str]]:
-        wrong = self.finetune is None or self.finetune.name == "frozen" or self.finetune.head != "new"
-        return super().problems() + ([("finetune", "a tagger trains its encoder under a new head: {name: whole, head: new}, or last, "
-                                       "gradual or lora")] if wrong else [])
 
 
 class TagLoss(Section):
@@ -88,17 +69,10 @@ class TagLoss(Section):
 
 
 @register_task("nlp.tasks.tagging:Tagging")
-class TextTagging(Experiment):
+class TextTagging(PlaceExperiment):
     """Things named in a text, such as persons and places, each a span of characters with its type."""
 
-    own_tokens: ClassVar[bool] = True
-    tokens: ClassVar[None] = None
     task: Literal["nlp.tagging"]
     data: TagData
     model: Annotated[Any, TAG_MODELS]
     loss: TagLoss = setting(TagLoss, "the loss")
-
-    @property
-    def limit(self) -> int:
-        """Tokens of a text that are used."""
-        return int(self.model.limit)

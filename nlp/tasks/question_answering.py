@@ -1,7 +1,7 @@
 """nlp.question_answering: the answer to a question as it stands in a passage, or that there is none."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import numpy as np
@@ -16,18 +16,15 @@ from nlp.models import reader
 from nlp.models.reader import IMPOSSIBLE
 from nlp.settings import PassageAnswers
 from nlp.tasks.pairs import DOUBLED, Pairs
+from nlp.tasks.places import PlaceTask
 from nlp.tasks.texts import BLANK, unpacked
 from nlp.tokens import passages
 from nlp.tokens.offsets import in_characters, placed_tokens
-from pipelines.base.formatting import escaped
 from pipelines.data.lengths import Lengths
 from pipelines.data.source import Source, Tensors
 from pipelines.serving.output import WARNING
-from pipelines.task.contract import Answers, Condensed, Features, Output, SetScores, Splits, Task
+from pipelines.task.contract import Answers, Condensed, Features, Output, SetScores, Splits
 from pipelines.task.results import Baseline, Judgement
-
-if TYPE_CHECKING:
-    from pipelines.monitoring.tensorboard import Writer
 
 COUNT, LETTERS, SIZE = "count", "characters", "size"  # of the answers; the passage as code points, and how many these are
 PLACES = ("starts", "ends", LETTERS)
@@ -209,29 +206,23 @@ class Spans(Output):
         return passage_overlap.fit(train)
 
 
-class QuestionAnswering(Task):
+class QuestionAnswering(PlaceTask):
     """nlp.question_answering. Facts: `unanswerable`, `no_answer_threshold`, and those of an encoder."""
 
     input_class = Passages
     output_class = Spans
     facts_schema = AnswerFacts
     hub_name = "question-answering"
+    samples = "questions with their answers"
     input: Passages
     output: Spans
     experiment: PassageAnswers
 
-    def facts_error(self) -> str | None:
-        missing = next((name for name in ("backbone", "tokenizer") if self.facts.get(name) is None), None)
-        return f"{missing}: field required" if missing else None
-
     def model(self) -> keras.Model:
         return reader.build(self.experiment.model, facts=self.facts)
 
-    def show(self, source: Source, writer: "Writer", step: int, *, inputs: Any = None, targets: Any = None, split: str = "train") -> None:
-        """Questions of the source with their answers."""
-        numbers = (step * len(inputs) + np.arange(len(inputs))) % len(source)
-        lines = [escaped(line) for line in answer_judging.marked_questions(source, numbers.tolist())]
-        writer.text("questions with their answers", "\n\n".join(lines), step)
+    def marked(self, source: Source, numbers: list[int]) -> list[str]:
+        return answer_judging.marked_questions(source, numbers)
 
 
 def _cut_out(letters: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:

@@ -1,7 +1,7 @@
 """nlp.tagging: things named in a text, such as persons and places, each a span of its characters with a type."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import numpy as np
@@ -12,20 +12,17 @@ from nlp.data.tags import SPANS, load_tags
 from nlp.metrics import entities, span_dictionary, span_judging
 from nlp.models import crf, tagger
 from nlp.settings import TextTagging
+from nlp.tasks.places import PlaceTask
 from nlp.tasks.texts import Texts, unpacked
 from nlp.tokens.base import PAD
 from nlp.tokens.offsets import in_characters, placed_tokens
 from nlp.tokens.shapes import shapes
-from pipelines.base.formatting import escaped
 from pipelines.data.lengths import Lengths
 from pipelines.data.source import Source, Tensors
 from pipelines.outputs.of_classes import OfClasses
 from pipelines.task import intervals
-from pipelines.task.contract import Answers, Condensed, Features, Splits, Task
+from pipelines.task.contract import Answers, Condensed, Features, Splits
 from pipelines.task.results import Baseline, Judgement
-
-if TYPE_CHECKING:
-    from pipelines.monitoring.tensorboard import Writer
 
 COUNT = "entities"  # the entry that counts the spans of an example
 
@@ -184,20 +181,17 @@ class Tags(OfClasses):
         return span_dictionary.fit(train)
 
 
-class Tagging(Task):
+class Tagging(PlaceTask):
     """nlp.tagging. Facts: `classes`, `class_counts`, and those of an encoder."""
 
     input_class = TaggedTexts
     output_class = Tags
     facts_schema = TagFacts
     hub_name = "token-classification"
+    samples = "texts with their spans"
     input: TaggedTexts
     output: Tags
     experiment: TextTagging
-
-    def facts_error(self) -> str | None:
-        missing = next((name for name in ("backbone", "tokenizer") if self.facts.get(name) is None), None)
-        return f"{missing}: field required" if missing else None
 
     def passed_by(self, examples: Tensors) -> Tensors:
         """Where texts are served, these, too."""
@@ -206,8 +200,5 @@ class Tagging(Task):
     def model(self) -> keras.Model:
         return tagger.build(self.experiment.model, facts=self.facts, classes=self.output.width)
 
-    def show(self, source: Source, writer: "Writer", step: int, *, inputs: Any = None, targets: Any = None, split: str = "train") -> None:
-        """Texts of the source, with their spans."""
-        numbers = (step * len(inputs) + np.arange(len(inputs))) % len(source)
-        lines = [escaped(line) for line in span_judging.marked_texts(source, numbers.tolist(), self.output.classes)]
-        writer.text("texts with their spans", "\n\n".join(lines), step)
+    def marked(self, source: Source, numbers: list[int]) -> list[str]:
+        return span_judging.marked_texts(source, numbers, self.output.classes)

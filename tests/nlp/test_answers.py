@@ -322,7 +322,7 @@ def test_other_data_of_the_same_form_are_judged(tmp_path):
 @pytest.mark.parametrize(("wrong", "message"), [
     ({"answer": {"longest": 2, "best": 3}}, "answer.best"), ({"data": {"source": "squad", "path": "x", "group_by": "id"}}, "group_by"),
     ({"model": {"name": "pretrained", "preset": "x", "window": 64}}, "no room for a question"),
-    ({"model": {"name": "pretrained", "preset": "x", "finetune": {"name": "frozen"}}}, "a reader trains its encoder")])
+    ({"model": {"name": "pretrained", "preset": "x", "finetune": {"name": "frozen"}}}, "the encoder trains under a new head")])
 def test_wrong_settings_are_named(wrong, message):
     with pytest.raises(ConfigError, match=message):
         from_dict(settings(**wrong), [], check_paths=False)
