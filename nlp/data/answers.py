@@ -61,7 +61,10 @@ def read(files: Mapping[str, Sequence[Path]], data: AnswerData) -> Reading:
     """The rows of each split: texts are (question, passage), labels the places of answers."""
     result = Reading()
     for name, paths in files.items():
-        parts = _by_split(name, paths, data, result) if data.split_key is not None else {name: _rows(paths, data, result)}
+        if data.split_key is not None and list(files) != ["all"]:
+            raise DataError(f"data.split_key: {paths[0].parent} has files for each split already; leave one of both out")
+        rows = _rows(paths, data, result)
+        parts = {name: rows} if data.split_key is None else _by_split(rows, data)
         result.rows |= {split: _gathered(found, paths, data) for split, found in parts.items()}
     return result
 
@@ -76,8 +79,11 @@ class _Row:
     wrong: str | None = None
 
 
-def _by_split(name: str, paths: Sequence[Path], data: AnswerData, reading: Reading) -> dict[str, list[_Row]]:
-    rows = _rows(paths, data, reading)
+def _by_split(rows: list[_Row], data: AnswerData) -> dict[str, list[_Row]]:
+    """Raises DataError for a row without a split."""
+    bare = next((row for row in rows if not row.split and row.wrong is None), None)
+    if bare is not None:
+        raise DataError(f"{bare.place}: no value in column {data.split_key} (data.split_key)")
     parts = split_names([row.split for row in rows], data)
     return {part: [row for row, own in zip(rows, parts) if own == part] for part in sorted(set(parts))}
 
@@ -132,8 +138,9 @@ def _squad(path: Path, data: AnswerData) -> Iterator[_Found]:
             for asked in paragraph["qas"]:
                 known = isinstance(asked, dict)
                 none = known and asked.get("is_impossible")
-                yield (f"{path}: {asked.get('id', where) if known else where}", asked.get("question") if known else None, passage,
-                       [] if none else asked.get("answers") if known else None, title if data.group_by == TITLE else _print(passage), "")
+                answers = [] if none else asked.get("answers", DataError("no answers; [] where the passage has none")) if known else None
+                yield (f"{path}: {asked.get('id', where) if known else where}", asked.get("question") if known else None, passage, answers,
+                       title if data.group_by == TITLE else _print(passage), "")
 
 
 def _table(path: Path, data: AnswerData) -> Iterator[_Found]:
@@ -146,7 +153,7 @@ def _table(path: Path, data: AnswerData) -> Iterator[_Found]:
     for line, reason in table.bad:
         yield f"{path}:{line}", "", "", DataError(reason), "", ""
     for number, (question, passage, answers, *rest) in enumerate(zip(*table.values)):
-        more = dict(zip((name for _, name in extra), map(str, rest)))
+        more = dict(zip((name for _, name in extra), (text_rows.title(value) or "" for value in rest)))
         yield (table.place(number), question, passage, answers, more.get("data.group_by", _print(passage)), more.get("data.split_key", ""))
 
 

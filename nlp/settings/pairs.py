@@ -44,6 +44,10 @@ class MatchData(PairData):
         None, "table: a column with a text that does not belong to the first one, but seems to (a hard negative): each pair of the "
         "micro-batch is told from it, too; empty where there is none")
 
+    def problems(self) -> list[tuple[str, str]]:
+        elsewhere = self.negative_key is not None and self.source != "table"
+        return super().problems() + ([("negative_key", "is a column of source: table")] if elsewhere else [])
+
 
 class MatchLoss(Section):
     """The cross-entropy of a text's own partner among the partners of the micro-batch: the more pairs train.micro_batch_size has, the

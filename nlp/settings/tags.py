@@ -76,3 +76,8 @@ class TextTagging(PlaceExperiment):
     data: TagData
     model: Annotated[Any, TAG_MODELS]
     loss: TagLoss = setting(TagLoss, "the loss")
+
+    def problems(self) -> list[tuple[str, str]]:
+        both = self.model.chain and self.loss.label_smoothing > 0.0
+        return super().problems() + ([("loss.label_smoothing", "is for words one by one, and model.chain weighs them together; leave one "
+                                       "of both out")] if both else [])

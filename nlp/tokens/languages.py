@@ -11,8 +11,8 @@ from nlp.tokens.base import Tokenizer
 # pieces a word. MiniLM-L6: English 1.03 to 1.15, French 1.5, German 1.8, Russian 4; of Chinese 62 % are unknown
 WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W_]+|[^\w\s]")  # or sign, or character where no blanks stand between words
 MANY_PIECES, MANY_UNKNOWN = 1.4, 0.05
-# vocabularies of many languages have pieces of each, and cut words of all but English more often than those of one language (Rust et al.
-# 2021, arXiv:2012.15613: 1.4 to 2.2 pieces a word)
+# vocabularies of many languages have fewer pieces for each, and cut words more often (Rust et al. 2021, arXiv:2012.15613); both limits are
+# guesses, since no such tokenizer was at hand
 MULTILINGUAL, PIECES_OF_MANY = 100_000, 2.5
 BEGINNING = 20  # words of each text
 NO_LETTER = "\ue000"  # unknown to every tokenizer

@@ -45,11 +45,12 @@ def test_answers_of_squad_stand_where_they_say(tmp_path):
     file = tmp_path / "a.json"
     file.write_text(json.dumps(squad(
         asked(1, "Bern", 14), asked(2, None, 0, is_impossible=True), asked(3, " 2 dogs", 27), asked(4, "Anna", 3), asked(5, "Rome", 14),
-        asked(6, "Bern", 14, is_impossible=True), {"id": "q7", "question": None, "answers": []})))
+        asked(6, "Bern", 14, is_impossible=True), {"id": "q7", "question": None, "answers": []}, {"id": "q8", "question": "Who?"})))
     rows, reading = rows_of(file)
     one = rows["all"]
     assert one.labels == [[(14, 18)], [], [(28, 34)], [(0, 4)], [], []] and reading.moved == 1
-    assert one.bad == [(f"{file}: q5", "answer 'Rome' is not in the passage; at character 14 stands 'Bern'")]
+    assert one.bad == [(f"{file}: q5", "answer 'Rome' is not in the passage; at character 14 stands 'Bern'"),
+                       (f"{file}: q8", "no answers; [] where the passage has none")]
     assert one.places(0) == f"{file}: q1" and len(set(one.groups)) == 1
     assert rows_of(file, group_by="title")[0]["all"].groups[0] == "Anna"
     assert any("stand elsewhere" in note for note in reading.notes())
@@ -81,6 +82,20 @@ def test_answers_of_tables_are_texts_lists_or_objects(tmp_path, stored, places):
         csv.writer(file).writerows([("question", "context", "answers"), ("Where?", PASSAGE, stored)])
     rows, _ = rows_of(tmp_path / "a.csv", source="table")
     assert rows["all"].labels == [places] and rows["all"].texts == [("Where?", PASSAGE)]
+
+
+def test_a_column_of_splits_divides_one_table_and_no_folder(tmp_path):
+    parts = ["train", "train", "train", "dev"]
+    rows = ["question,context,answers,part", *(f"q{number},Anna {number},Anna,{part}" for number, part in enumerate(parts))]
+    (tmp_path / "a.csv").write_text("\n".join(rows))
+    how = {"source": "table", "split_key": "part"}
+    assert {name: len(part.labels) for name, part in rows_of(tmp_path / "a.csv", **how)[0].items()} == {"train": 3, "dev": 1}
+    (tmp_path / "a.csv").write_text("\n".join([*rows, "q,Anna,Anna,"]))
+    with pytest.raises(DataError, match="csv:6: no value in column part"):
+        rows_of(tmp_path / "a.csv", **how)
+    (tmp_path / "a.csv").rename(tmp_path / "train.csv")
+    with pytest.raises(DataError, match="has files for each split already"):
+        rows_of(tmp_path, **how)
 
 
 def test_an_answer_without_a_place_is_looked_for_as_a_word():
@@ -317,6 +332,13 @@ def test_other_data_of_the_same_form_are_judged(tmp_path):
                      check_paths=False)
     (tmp_path / "other.txt").write_text("a\tO\n")
     assert experiment_for(tags, {}, tmp_path / "other.txt", None, []).data.source == "conll"
+
+
+def test_settings_that_would_do_nothing_are_named():
+    tags = {"task": "nlp.tagging", "data": {"source": "conll", "path": "x"}, "loss": {"label_smoothing": 0.1},
+            "model": {"name": "pretrained", "preset": "x", "chain": True}}
+    with pytest.raises(ConfigError, match="label_smoothing"):
+        from_dict(tags, [], check_paths=False)
 
 
 @pytest.mark.parametrize(("wrong", "message"), [
