@@ -9,6 +9,7 @@ import tensorflow as tf
 from nlp import encode, tokens
 from nlp.check_answers import check_answers
 from nlp.check_tags import check_tags
+from nlp.check_translations import check_translations
 from nlp.data.scan import Examined, examine
 from nlp.data.sources import OUTSIDE, Loaded, open_data
 from nlp.data.splits import NO_VALIDATION, class_numbers, of_known_classes
@@ -76,7 +77,7 @@ def check_texts(experiment: TextClassification, progress: Callable[[int, int], N
 
 
 CHECKS: dict[str, Callable[..., Check]] = {"nlp.classification": check_texts, "nlp.tagging": check_tags,
-                                           "nlp.question_answering": check_answers}
+                                           "nlp.question_answering": check_answers, "nlp.translation": check_translations}
 
 
 def foreign(task: Classification, source: Source) -> str | None:

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from nlp import new_answers, new_tags
+from nlp import new_answers, new_tags, new_translations
 from nlp.data.inspection import ROLES as ROLES
 from nlp.data.inspection import Seen, look
 from nlp.data.ngrams import SHORT, Grams, ngram_counts, ngrams_for
@@ -22,7 +22,7 @@ from pipelines.encoders.listing import FOLDS_CHOOSE, choices, noted
 from pipelines.encoders.presets import Preset
 
 TASKS = ("classification", "regression", "pair_classification", "pair_regression", "pair_ranking", "tagging",
-         "question_answering")
+         "question_answering", "translation")
 _UNEVEN = 5.0  # largest class over smallest from which a comment says how to weigh classes
 _FEWEST = 10  # texts without which there is nothing to divide
 _NEIGHBOURS = {2: "pairs", 3: "up to triples"}
@@ -48,6 +48,11 @@ def draft(path: Path, asked: Asked) -> Draft:
     if asked.task == "question_answering":
         raise DataError(f"{path}: holds no questions with answers in passages: JSON as SQuAD has it, or a table with columns such as "
                         "question, context and answers, whose answers stand in the passages (docs/text.md)")
+    if asked.task in (None, "translation") and (pair := new_translations.columns_of(path, asked)):
+        return new_translations.draft(path, pair)
+    if asked.task == "translation":
+        raise DataError(f"{path}: holds no texts with what is to be written of them: a table, or a folder with train.csv, with a column of "
+                        "each, such as source and target, or en and de (docs/writing.md)")
     if asked.task in (None, "tagging") and (form := new_tags.form_of(path)):
         return new_tags.draft(path, form, asked)
     if asked.task == "tagging":

@@ -75,6 +75,18 @@ def answers(folder: Path, count: int = 240) -> list[str]:
     return [f"data.path={folder / 'answers.json'}"]
 
 
+def translations(folder: Path, count: int = 240) -> list[str]:
+    """A table of offers with what they are in a language of two rules: words are turned round, and the thing stands first."""
+    draw = np.random.default_rng(0)
+    lines = ["source\ttarget"]
+    for _ in range(count):
+        thing, kind = (str(draw.choice(list(names))) for names in (THINGS, KINDS))
+        town = str(draw.choice(["Bern", "Oslo", "Rome"]))
+        lines.append(f"a {kind} {thing} in {town}.\t{thing[::-1]} {kind[::-1]}, {town}.")
+    (folder / "translations.tsv").write_text("\n".join(lines) + "\n")
+    return [f"data.path={folder / 'translations.tsv'}"]
+
+
 def tones(folder: Path, count: int = 120) -> list[str]:
     """A table of recordings of a tone at 8 kHz with its height in semitones above 200 Hz."""
     import soundfile

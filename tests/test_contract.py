@@ -159,6 +159,14 @@ model: {name: pretrained, preset: '', limit: 64, question: 6, window: 28, overla
 answer: {longest: 12}
 train: {batch_size: 16}
 """
+TRANSLATIONS = """
+task: nlp.translation
+data: {source: table, path: '', validation: 0.2, test: 0.2}
+tokens: {vocabulary: 120, limit: 24}
+model: {name: transformer, width: 32, depth: 1, writing_depth: 1, heads: 2, hidden: 64, dropout: 0.0}
+writing: {beam: 2}
+train: {batch_size: 16, learning_rate: {peak: 0.005}}
+"""
 TUNED = "limit: 24, finetune: {name: whole, learning_rate: 0.001}"
 SOUND_NUMBERS = """
 task: speech.regression
@@ -238,6 +246,7 @@ CASES = {
                         numbers_made.tagged),
     "nlp.question_answering": Case(ANSWERS, ("train.learning_rate.peak=0.01",), questions, tiny.bert,
                                    numbers_made.answers),
+    "nlp.translation": Case(TRANSLATIONS, (), texts, data=numbers_made.translations),
     "recsys.ranking": Case(RANKING, (), lambda folder, splits: ['{"user": "3", "item": "5"}', '{"user": "nobody", "item": "7"}']),
     "recsys.ranking/factors": Case(FACTORS, (), lambda folder, splits: ['{"user": "3", "item": "5"}', '{"user": "nobody", "item": "7"}']),
     "recsys.retrieval": Case(RETRIEVAL, (), known_users),

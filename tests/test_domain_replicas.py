@@ -48,6 +48,10 @@ CASES = {
               "augment": {"flip": True, "scale": [0.8, 1.2]},
               "data": {"source": "folder", "path": "FOLDER/masks", "validation": 0.1, "test": None, "void": [2]},
               "model": {"name": "small", "widths": [4, 4, 8, 8, 8], "decoder": [4, 4, 8, 8], "dropout": 0.0}},
+    "translations": {"task": "nlp.translation", "train": TUNED,
+                     "data": {"source": "table", "path": "FOLDER/translations.tsv", "validation": 0.1, "test": None, "cache": "memory"},
+                     "tokens": {"vocabulary": 120, "limit": 24},
+                     "model": {"name": "transformer", "width": 16, "depth": 1, "writing_depth": 1, "heads": 2, "hidden": 32}},
     "encoder of texts": {"task": "nlp.classification", "train": TUNED,
                          "data": {"source": "table", "path": "FOLDER/texts.tsv", "validation": 0.1, "test": None, "cache": "memory"},
                          "model": {"name": "pretrained", "preset": "FOLDER/bert", "limit": 16, "words": 0,
@@ -102,6 +106,7 @@ def weights(tmp_path_factory) -> list[dict[str, np.ndarray]]:
     (folder / "texts.tsv").write_text("\n".join(["text\tlabel", *(f"{text}\t{number % 2}" for number, text in enumerate(texts))]) + "\n")
     numbers_made.pairs(folder, 60)
     numbers_made.answers(folder, 60)
+    numbers_made.translations(folder, 60)
     boxed_pictures.table(boxed_pictures.made(44), folder / "boxes")
     boxed_pictures.masks(boxed_pictures.made(44), folder / "things")
     masked_pictures.write(folder / "masks", range(44))

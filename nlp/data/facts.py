@@ -56,3 +56,9 @@ class AnswerFacts(TokenFacts):
 
     unanswerable: bool
     no_answer_threshold: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+
+
+class WrittenFacts(TokenFacts):
+    """Of nlp.translation: `vocabulary` are the pieces of both columns of train."""
+
+    vocabulary: Annotated[list[Annotated[str, Field(min_length=1, max_length=10_000)]], Field(min_length=1, max_length=50_000_000)]

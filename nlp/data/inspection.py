@@ -222,9 +222,9 @@ def _said(facts: dict[str, Facts]) -> str | None:
 
 def _unlabelled(path: Path, pair: tuple[str, str]) -> str:
     """What is said of pairs of texts of which nothing is said."""
-    return (f"{path}: columns {pair[0]} and {pair[1]} are pairs of texts without labels, such as translations: to write one text for "
-            "another is not there yet. --task pair_ranking finds the one by the other, as answers by questions; or name a column of "
-            "classes or numbers with --label")
+    return (f"{path}: columns {pair[0]} and {pair[1]} are pairs of texts without labels: --task pair_ranking finds the one by the other, "
+            "as answers by questions, --task translation writes the second from the first; or name a column of classes or numbers with "
+            "--label")
 
 
 def _labels(frame: Frame, label: str | list[str], train: list[int]) -> tuple[Counter[str], bool, str | None]:

@@ -299,7 +299,7 @@ def _folder(data: TextData, _: str | None) -> Read:
 def _table(data: TextData, beside: str | None, numbers: NumberColumns | None) -> Read:
     path = local(data.path or "")
     if path.is_dir():
-        files = text_rows.split_files(path, beside)
+        files = text_rows.split_files(path, beside, (data.validation, data.test))
         if data.split_key is not None:
             raise DataError(f"data.split_key: {path} has a file for each split already ({', '.join(file.name for file in files.values())})")
         return str(path), sorted(files), lambda split, labelled: _rows(files[split], data, labelled, list(files.values()), numbers)[0], []

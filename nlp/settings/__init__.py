@@ -4,3 +4,4 @@ from nlp.settings.pairs import *  # noqa: F403
 from nlp.settings.passages import *  # noqa: F403
 from nlp.settings.tags import *  # noqa: F403
 from nlp.settings.texts import *  # noqa: F403
+from nlp.settings.translation import *  # noqa: F403

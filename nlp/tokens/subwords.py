@@ -5,7 +5,7 @@ Each word, with ▁ before it, is cut into the longest piece that it begins with
 """
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import tensorflow as tf
 
@@ -26,17 +26,23 @@ def learn(settings: Subwords, batches: Iterable[tf.Tensor]) -> list[str]:
     Raises:
         DataError: the texts are too few to learn from.
     """
+    remedy = "set a smaller tokens.vocabulary, or tokens.name: words"
+    return learn_pieces(_sentences(settings, batches), settings.vocabulary, settings.algorithm, remedy)
+
+
+def learn_pieces(sentences: Iterator[str], vocabulary: int, algorithm: str, remedy: str) -> list[str]:
+    """As `learn`, of sentences."""
     import sentencepiece
 
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_sentences(settings, batches), model_writer=model, vocab_size=settings.vocabulary, hard_vocab_limit=False,
-            model_type=settings.algorithm, normalization_rule_name="identity", character_coverage=0.9999, max_sentencepiece_length=LONGEST,
+            sentence_iterator=sentences, model_writer=model, vocab_size=vocabulary, hard_vocab_limit=False,
+            model_type=algorithm, normalization_rule_name="identity", character_coverage=0.9999, max_sentencepiece_length=LONGEST,
             num_threads=2, input_sentence_size=2_000_000, shuffle_input_sentence=False, bos_id=-1, eos_id=-1, minloglevel=2)
     except (RuntimeError, OSError) as error:
-        raise DataError(f"tokens: sentencepiece cannot learn {settings.vocabulary:,} pieces from these texts: "
-                        f"{str(error).strip().splitlines()[-1]}; set a smaller tokens.vocabulary, or tokens.name: words") from error
+        raise DataError(f"tokens: sentencepiece cannot learn {vocabulary:,} pieces from these texts: "
+                        f"{str(error).strip().splitlines()[-1]}; {remedy}") from error
     processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
     pieces = (processor.id_to_piece(number) for number in range(processor.get_piece_size()) if not processor.is_unknown(number))
     return list(dict.fromkeys(pieces))
@@ -46,17 +52,21 @@ def _sentences(settings: Subwords, batches: Iterable[tf.Tensor]) -> Iterator[str
     for batch in batches:
         joined = tf.strings.reduce_join(split_words(batch, lower=settings.lower, html=settings.html), axis=1, separator=" ")
         for text in joined.numpy().tolist():
-            words = text.decode("utf-8", "replace").split(" ")
-            line: list[str] = []
-            size = 0
-            for word in words:
-                size += len(word) * 4 + 1
-                if size > SENTENCE and line:
-                    yield " ".join(line)
-                    line, size = [], len(word) * 4 + 1
-                line.append(word)
-            if line:
-                yield " ".join(line)
+            yield from lines(text.decode("utf-8", "replace").split(" "))
+
+
+def lines(words: Iterable[str]) -> Iterator[str]:
+    """Words with blanks between them, in lines that sentencepiece does not skip."""
+    line: list[str] = []
+    size = 0
+    for word in words:
+        size += len(word) * 4 + 1
+        if size > SENTENCE and line:
+            yield " ".join(line)
+            line, size = [], len(word) * 4 + 1
+        line.append(word)
+    if line:
+        yield " ".join(line)
 
 
 def make(settings: Subwords, pieces: list[str]) -> Tokenizer:
@@ -69,18 +79,23 @@ def make(settings: Subwords, pieces: list[str]) -> Tokenizer:
 
     def cut(texts: tf.Tensor) -> Cut:
         words = split(texts)
-        distinct, which = tf.unique(words.flat_values)
-        pieces_of = tf.gather(_pieces(tf.strings.join([BEGIN, distinct]), find, longest), which)  # [words, None]
-        places = tf.cast(tf.ragged.range(words.row_lengths()), tf.int32).flat_values
-        owner = tf.gather(places, pieces_of.value_rowids())
-        splits = tf.gather(pieces_of.row_splits, words.row_splits)
-        ids, place = (tf.RaggedTensor.from_row_splits(value, splits)[:, : settings.limit] for value in (pieces_of.flat_values, owner))
-        return Cut(ids, place, place)
+        return cut_words(words.with_flat_values(tf.strings.join([BEGIN, words.flat_values])), find, longest, settings.limit)
 
     return Tokenizer(FIRST + len(pieces), split, cut)
 
 
-def _pieces(words: tf.Tensor, find, longest: int) -> tf.RaggedTensor:
+def cut_words(words: tf.RaggedTensor, find: Callable[[tf.Tensor], tf.Tensor], longest: int, limit: int) -> Cut:
+    """Words [texts, None] string, with BEGIN where it stands before them, each into the pieces that `find` knows, the longest first."""
+    distinct, which = tf.unique(words.flat_values)
+    pieces_of = tf.gather(_pieces(distinct, find, longest), which)  # [words, None]
+    places = tf.cast(tf.ragged.range(words.row_lengths()), tf.int32).flat_values
+    owner = tf.gather(places, pieces_of.value_rowids())
+    splits = tf.gather(pieces_of.row_splits, words.row_splits)
+    ids, place = (tf.RaggedTensor.from_row_splits(value, splits)[:, :limit] for value in (pieces_of.flat_values, owner))
+    return Cut(ids, place, place)
+
+
+def _pieces(words: tf.Tensor, find: Callable[[tf.Tensor], tf.Tensor], longest: int) -> tf.RaggedTensor:
     """[n] string -> [n, None] int32, the longest piece first, all words at once: a round finds one piece of each."""
     lengths = tf.strings.length(words, unit="UTF8_CHAR")
     count = tf.size(words)

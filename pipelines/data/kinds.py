@@ -34,7 +34,7 @@ MASKS = {"mask", "masks", "label", "labels", "annotation", "annotations", "segme
 _PAIRS = [{"premise", "hypothesis"}, {"query", "document"}, {"query", "passage"}, {"question", "sentence"}, {"question", "passage"},
           {"claim", "evidence"}, {"source", "target"}, {"src", "tgt"}, {"anchor", "positive"}, {"original", "translation"}]
 _SIDES = [{"1", "2"}, {"a", "b"}, {"0", "1"}, {"left", "right"}, {"one", "two"}, {"first", "second"}]
-_LANGUAGES = "ar az bg bn cs da de el en es et fa fi fr he hi hr hu id it ja ko lt lv nl no pl pt ro ru sk sl sr sv th tr uk vi zh"
+LANGUAGES = "ar az bg bn cs da de el en es et fa fi fr he hi hr hu id it ja ko lt lv nl no pl pt ro ru sk sl sr sv th tr uk vi zh"
 
 
 Question = Literal["classes", "labels", "numbers"]
@@ -128,7 +128,7 @@ def labels_in(value: Any, separator: str) -> list[Any]:
 def pair_in(facts: Mapping[str, Facts]) -> tuple[str, str] | None:
     """Two columns of texts that belong together by their names: question1 and question2, premise and hypothesis, en and de."""
     texts = {plain(name): name for name, one in facts.items() if one.kind == "text" and one.words >= 2}
-    names, languages = list(texts), set(_LANGUAGES.split())
+    names, languages = list(texts), set(LANGUAGES.split())
     for place, one in enumerate(names):
         for other in names[place + 1:]:
             first, second = (re.sub(r"(?<=[a-z])(?=[12]$)", "_", name).split("_") for name in (one, other))

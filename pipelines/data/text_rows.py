@@ -176,8 +176,11 @@ def title(value: Any) -> str | None:
     return value.decode("utf-8", "replace").strip() if isinstance(value, bytes) else str(value).strip()
 
 
-def split_files(folder: Path, beside: str | None = None) -> dict[str, Path]:
+def split_files(folder: Path, beside: str | None = None, asked: Iterable[Any] = ()) -> dict[str, Path]:
     """Split -> file, of a folder with train.csv, test.csv, ..., and of those named by `beside` where it is given: `{split}_oos`.
+
+    Args:
+        asked: names of further splits, such as test2016; what is no name of a file is ignored.
 
     Raises:
         DataError: there is no train.
@@ -187,6 +190,7 @@ def split_files(folder: Path, beside: str | None = None) -> dict[str, Path]:
     files = {name: every[name] for name in sorted((name for name in every if name.lower() in known),
                                                   key=lambda name: known.index(name.lower()))}  # in the order of time, train first
     files |= {name: every[name] for name in [beside.format(split=name) for name in files] if name in every} if beside else {}
+    files |= {name: every[name] for name in asked if isinstance(name, str) and name in every}
     if not any(name.lower() in ALIASES["train"] for name in files):
         raise DataError(f"{folder}: has no train.csv (.tsv, .jsonl, .parquet); name the table itself, or call its files train, validation "
                         "and test. For a folder of .txt files per class: source: folder")

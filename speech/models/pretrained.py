@@ -20,7 +20,7 @@ from pipelines.encoders.presets import hub
 from pipelines.encoders.settings import PretrainedModel
 from pipelines.fitting.kernel import kept_of
 from speech.models import moonshine
-from speech.models.whisper import STRIDE, Decoder, WhisperWriter, encoder
+from speech.models.whisper import STRIDE, WhisperWriter, decoder, encoder
 from speech.settings import PretrainedCommands, PretrainedTranscripts, Whisper
 
 
@@ -56,10 +56,10 @@ class NameScores(ClassScores):
     def call(self, sound: Any) -> tf.Tensor:
         embedding = SimpleNamespace(token_embedding=SimpleNamespace(embeddings=self.rows),
                                     position_embedding=SimpleNamespace(position_embeddings=self.places))
-        decoder = Decoder(embedding, self.decoder_layers, self.last_norm, heads=self.heads, most=self.places_before, sound=sound)
+        following = decoder(embedding, self.decoder_layers, self.last_norm, heads=self.heads, most=self.places_before, sound=sound)
         batch = tf.shape(sound)[0]
         prompt = tf.tile(tf.range(self.places_before)[None], [batch, 1])
-        logits, _ = decoder(prompt, 0, decoder.empty(batch))
+        logits, _ = following(prompt, 0, following.empty(batch))
         return tf.nn.log_softmax(tf.cast(logits[:, self.places_before:], tf.float32))
 
 

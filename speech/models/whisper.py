@@ -2,15 +2,10 @@
 
 A recording gets the same vectors alone and in a padded batch: convolutions see zeros behind it, and attention never sees padding.
 
-Whisper's decoder, a token at a time: the keys and values of what it has written and of the sound are kept.
-
-The layers are KerasHub's; here stand their products alone, on weights as plain tensors. In a loop, a variable is read anew in each round,
-and KerasHub's attention transposes all 1,500 steps of sound for each token.
-
 Whisper whole: log-mel to tokens, written one after the other, as OpenAI's reference decodes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -18,6 +13,8 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from pipelines.outputs.decoder import Decoder, Layer
+from pipelines.outputs.search import beam
 from speech.models.layers import Own
 
 STRIDE = 2  # frames that become one step
@@ -58,11 +55,9 @@ def encoder(backbone: Any, *, frames: int | None = None, last: int = 1) -> keras
     return keras.Model(log_mel if counts is None else [log_mel, counts], vectors, name="backbone")
 
 
-Cache = list[tf.Tensor]  # of each layer, keys and values: [2, rows, heads, most, size]
-
-
-class Decoder:
-    """The decoder of a WhisperBackbone before a sound.
+def decoder(embedding: Any, layers: Sequence[Any], last_norm: Any, *, heads: int, most: int, sound: tf.Tensor,
+            heard: tf.Tensor | None = None) -> Decoder:
+    """The decoder of a WhisperBackbone before a sound; KerasHub's own transposes all 1,500 steps of sound for each token.
 
     Args:
         embedding, layers, last_norm: of the backbone's decoder.
@@ -71,174 +66,37 @@ class Decoder:
         sound: vectors of the encoder, [batch, steps, width].
         heard: which steps are there, [batch, steps] bool; None: all.
     """
+    width = int(sound.shape[2])
 
-    def __init__(self, embedding: Any, layers: Sequence[Any], last_norm: Any, *, heads: int, most: int, sound: tf.Tensor,
-                 heard: tf.Tensor | None = None):
-        self.heads, self.most, self.dtype, self.width = heads, most, sound.dtype, int(sound.shape[2])
-        self.table = self._tensor(embedding.token_embedding.embeddings)
-        self.places = self._tensor(embedding.position_embedding.position_embeddings)
-        self.last_norm = self._norm(last_norm)
-        self.layers = [self._weights(layer) for layer in layers]
-        self.sound_keys = [(self._split(_dense(sound, *self._dense(layer._cross_attention_layer._key_dense))),
-                            self._split(_dense(sound, *self._dense(layer._cross_attention_layer._value_dense)))) for layer in layers]
-        self.unheard = None if heard is None else tf.where(heard, 0.0, -1e9)[:, None, None]
+    def tensor(variable: Any) -> tf.Tensor:
+        return tf.cast(tf.convert_to_tensor(variable), sound.dtype)
 
-    def empty(self, rows: tf.Tensor) -> Cache:
-        """Before the first token."""
-        return [tf.zeros([2, rows, self.heads, self.most, self.width // self.heads], self.dtype) for _ in self.layers]
-
-    def __call__(self, ids: tf.Tensor, at: Any, own: Cache) -> tuple[tf.Tensor, Cache]:
-        """Logits [rows, vocabulary] float32 of the token behind the last of ids [rows, n], which stand from `at` on; the cache with them.
-
-        Rows are those of the sound, each as often as it is followed.
-        """
-        count = tf.shape(ids)[1]
-        x = tf.gather(self.table, ids) + self.places[at:at + count]
-        later = tf.range(self.most)[None] > at + tf.range(count)[:, None]
-        mask = tf.where(later, -1e9, 0.0)[None, None]
-        kept = []
-        for weights, cache, (keys, values) in zip(self.layers, own, self.sound_keys):
-            mixed = _dense(_normed(x, *weights["self norm"]), *weights["self"])
-            query, *new = [self._split(part) for part in tf.split(mixed, 3, axis=-1)]
-            behind = self.most - at - count
-            cache = tf.ensure_shape(cache + tf.pad(tf.stack(new), [[0, 0], [0, 0], [0, 0], [at, behind], [0, 0]]), cache.shape)
-            kept.append(cache)
-            x += _dense(self._joined(_attention(query, cache[0], cache[1], mask)), *weights["self out"])
-            query = self._split(_dense(_normed(x, *weights["cross norm"]), *weights["cross"]))
-            x += _dense(self._joined(self._of_sound(query, keys, values)), *weights["cross out"])
-            inner = tf.nn.gelu(_dense(_normed(x, *weights["inner norm"]), *weights["inner"]), approximate=False)
-            x += _dense(inner, *weights["inner out"])
-        last = _normed(x[:, -1], *self.last_norm)
-        return tf.cast(tf.matmul(last, self.table, transpose_b=True), tf.float32), kept
-
-    def _of_sound(self, query: tf.Tensor, keys: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-        """Rows that follow one sound ask it together: [rows, heads, n, size]."""
-        batch, count, size = tf.shape(keys)[0], tf.shape(query)[2], query.shape[3]
-        each = tf.transpose(tf.reshape(query, [batch, -1, self.heads, count, size]), [0, 2, 1, 3, 4])
-        asked = _attention(tf.reshape(each, [batch, self.heads, -1, size]), keys, values, self.unheard)
-        back = tf.transpose(tf.reshape(asked, [batch, self.heads, -1, count, size]), [0, 2, 1, 3, 4])
-        return tf.reshape(back, tf.shape(query))
-
-    def _split(self, x: tf.Tensor) -> tf.Tensor:
-        """[rows, n, width] by head, [rows, heads, n, size]."""
-        return tf.transpose(tf.reshape(x, [tf.shape(x)[0], -1, self.heads, self.width // self.heads]), [0, 2, 1, 3])
-
-    def _joined(self, x: tf.Tensor) -> tf.Tensor:
-        return tf.reshape(tf.transpose(x, [0, 2, 1, 3]), [tf.shape(x)[0], -1, self.width])
-
-    def _weights(self, layer: Any) -> dict[str, tuple]:
-        own, cross = layer._self_attention_layer, layer._cross_attention_layer
-        parts = [self._dense(dense) for dense in (own._query_dense, own._key_dense, own._value_dense)]
-        return {
-            "self norm": self._norm(layer._self_attention_layer_norm), "self": tuple(tf.concat(part, -1) for part in zip(*parts)),
-            "self out": self._dense(own._output_dense),
-            "cross norm": self._norm(layer._cross_attention_layer_norm), "cross": self._dense(cross._query_dense),
-            "cross out": self._dense(cross._output_dense),
-            "inner norm": self._norm(layer._feedforward_layer_norm), "inner": self._dense(layer._feedforward_intermediate_dense),
-            "inner out": self._dense(layer._feedforward_output_dense)}
-
-    def _tensor(self, variable: Any) -> tf.Tensor:
-        return tf.cast(tf.convert_to_tensor(variable), self.dtype)
-
-    def _norm(self, layer: Any) -> tuple[tf.Tensor, tf.Tensor, float]:
+    def norm(layer: Any) -> tuple[tf.Tensor, tf.Tensor, float]:
         return tf.convert_to_tensor(layer.gamma), tf.convert_to_tensor(layer.beta), layer.epsilon
 
-    def _dense(self, layer: Any) -> tuple[tf.Tensor, tf.Tensor]:
-        """Kernel [width in, width out] and bias, zeros where the layer has none."""
-        width = self.width if layer.kernel.shape[0] == self.width else -1  # heads may be an axis of their own on either side
-        kernel = tf.reshape(self._tensor(layer.kernel), [width, self.width if width == -1 else -1])
+    def dense(layer: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        """Zeros where the layer has no bias."""
+        inside = width if layer.kernel.shape[0] == width else -1  # heads may be an axis of their own on either side
+        kernel = tf.reshape(tensor(layer.kernel), [inside, width if inside == -1 else -1])
         bias = getattr(layer, "bias", None)
-        return kernel, tf.zeros([kernel.shape[1]], self.dtype) if bias is None else tf.reshape(self._tensor(bias), [-1])
+        return kernel, tf.zeros([kernel.shape[1]], sound.dtype) if bias is None else tf.reshape(tensor(bias), [-1])
 
+    def weights(layer: Any) -> Layer:
+        own, cross = layer._self_attention_layer, layer._cross_attention_layer
+        parts = [dense(part) for part in (own._query_dense, own._key_dense, own._value_dense)]
+        kernel, bias = (tf.concat(part, -1) for part in zip(*parts))
+        return Layer(
+            norm(layer._self_attention_layer_norm), (kernel, bias), dense(own._output_dense),
+            norm(layer._cross_attention_layer_norm), dense(cross._query_dense), dense(cross._key_dense), dense(cross._value_dense),
+            dense(cross._output_dense), norm(layer._feedforward_layer_norm), dense(layer._feedforward_intermediate_dense),
+            dense(layer._feedforward_output_dense))
 
-def _dense(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-    flat = tf.matmul(tf.reshape(x, [-1, x.shape[-1]]), kernel) + bias
-    return tf.reshape(flat, tf.concat([tf.shape(x)[:-1], [kernel.shape[1]]], 0))
-
-
-def _normed(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float) -> tf.Tensor:
-    mean, variance = tf.nn.moments(tf.cast(x, tf.float32), [-1], keepdims=True)
-    return tf.cast(tf.nn.batch_normalization(tf.cast(x, tf.float32), mean, variance, beta, gamma, epsilon), x.dtype)
-
-
-def _attention(query: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:
-    """[rows, heads, n, size]; `mask` is added to the products."""
-    products = tf.cast(tf.matmul(query, keys, transpose_b=True), tf.float32) * float(query.shape[3]) ** -0.5
-    shares = tf.nn.softmax(products if mask is None else products + mask)
-    return tf.matmul(tf.cast(shares, values.dtype), values)
+    return Decoder(tensor(embedding.token_embedding.embeddings), tensor(embedding.position_embedding.position_embeddings)[:most],
+                   [weights(layer) for layer in layers], norm(last_norm), heads=heads, read=sound, there=heard,
+                   activation=lambda x: tf.nn.gelu(x, approximate=False))
 
 
 LATEST = 50  # time stamps, of 0.02 s: the first one is at most 1 s
-
-Following = Callable[[tf.Tensor, Any, Any], tuple[tf.Tensor, Any]]  # tokens [rows, n], their place, cache -> logits behind, cache
-
-
-def beam(following: Following, prompt: tf.Tensor, own: Any, allowed: Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor], *,
-         width: int, most: int, end: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """The best text of each row.
-
-    Args:
-        following: the decoder.
-        prompt: tokens that decoding begins with, [batch, n] int32.
-        own: the decoder's cache before it, of `batch` rows in the second axis.
-        allowed: (logits [rows, vocabulary] float32, what the rows have written [rows, most] int32 from 1, how many tokens) -> logits,
-            -inf for what is not to be written.
-        width: texts followed at the same time.
-        most: tokens written.
-        end: number of the token that ends a text.
-
-    Returns:
-        (tokens [batch, most] int32, from 1, padded with 0; sum of their probabilities [batch] float32).
-    """
-    batch, begin = tf.shape(prompt)[0], prompt.shape[1]
-    logits, own = following(prompt, 0, own)
-    if width > 1:
-        logits, own = tf.repeat(logits, width, 0), tf.nest.map_structure(lambda cache: tf.repeat(cache, width, 1), own)
-    none = tf.fill([batch, width], -float("inf"))
-    first = tf.concat([tf.zeros([batch, 1]), none[:, 1:]], 1)  # all rows of a sound are alike at first
-    texts, shares = tf.zeros([batch, width, most], tf.int32), tf.zeros([batch, width])
-
-    def closed(ended: tf.Tensor) -> tf.Tensor:
-        return tf.reduce_all(ended > -float("inf"), 1)
-
-    def more(number: tf.Tensor, _: Any, __: Any, ended: tuple, ___: Any) -> tf.Tensor:
-        return (number < most) & ~tf.reduce_all(closed(ended[0]))
-
-    def another(number: tf.Tensor, logits: tf.Tensor, live: tuple, ended: tuple, own: Any) -> tuple:
-        before_it = logits, live, ended, own
-        totals, texts, shares = live
-        size = logits.shape[1]
-        logits = allowed(logits, tf.reshape(texts, [-1, most]), number)
-        scores = tf.reshape(tf.nn.log_softmax(logits), [batch, width, size])
-        best, places = tf.math.top_k(tf.reshape(totals[..., None] + scores, [batch, -1]), 2 * width)  # as many end as do not
-        row, token = places // size, places % size
-        before, shares = (tf.gather(entry, row, batch_dims=1) for entry in (texts, shares))
-        likely = tf.exp(tf.gather(tf.reshape(scores, [batch, -1]), places, batch_dims=1))
-        ends = token == end
-        counts = ends & (tf.cumsum(tf.cast(~ends, tf.int32), 1) < width) & ~closed(ended[0])[:, None]
-        length = tf.cast(tf.maximum(number, 1), tf.float32)
-        ended = _kept(width, ended, (tf.where(counts, best / length, -float("inf")), before, shares))
-        texts = tf.where(tf.range(most) == number, token[..., None] + 1, before)
-        *kept, row, token = _kept(width, None, (tf.where(ends, -float("inf"), best), texts, shares + likely, row, token))
-        if width > 1:
-            rows = tf.reshape(tf.range(batch)[:, None] * width + row, [-1])
-            own = tf.nest.map_structure(lambda cache: tf.gather(cache, rows, axis=1), own)
-        behind = following(tf.reshape(token, [-1, 1]), begin + number, own)
-        after = behind[0], tuple(kept), ended, behind[1]
-        return number + 1, *tf.nest.map_structure(lambda new, old: tf.ensure_shape(new, old.shape), after, before_it)
-
-    _, _, live, ended, _ = tf.while_loop(more, another, (tf.constant(0), logits, (first, texts, shares), (none, texts, shares), own))
-    # of texts that did not end, as many as are missing
-    missing = tf.where(closed(ended[0])[:, None], -float("inf"), live[0] / most)
-    _, texts, shares = _kept(1, ended, (missing, *live[1:]))
-    return texts[:, 0], shares[:, 0]
-
-
-def _kept(count: int, before: tuple | None, new: tuple) -> tuple:
-    """The best by their first entry, [batch, count, ...], of those before and the new ones."""
-    both = new if before is None else tuple(tf.concat(pair, 1) for pair in zip(before, new))
-    best, places = tf.math.top_k(both[0], count)
-    return best, *(tf.gather(entry, places, batch_dims=1) for entry in both[1:])
 
 
 def timed(logits: tf.Tensor, written: tf.Tensor, number: tf.Tensor, *, first: int, end: int) -> tf.Tensor:
@@ -340,11 +198,11 @@ class WhisperWriter(keras.Model):
     def write(self, sound: tf.Tensor, heard: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
         """Tokens of the encoder's vectors [batch, steps, width], and the sum of their probabilities: see `beam`."""
         batch = tf.shape(sound)[0]
-        decoder = Decoder(self.embedding, self.layers_of_decoder, self.last_norm, heads=self.heads, most=len(self.prompt) + self.most,
-                          sound=sound, heard=heard)
+        following = decoder(self.embedding, self.layers_of_decoder, self.last_norm, heads=self.heads, most=len(self.prompt) + self.most,
+                            sound=sound, heard=heard)
         prompt = tf.tile(tf.constant([self.prompt]), [batch, 1])
         if self.languages:
-            logits = tf.gather(decoder(prompt[:, :1], 0, decoder.empty(batch))[0], self.languages, axis=1)
+            logits = tf.gather(following(prompt[:, :1], 0, following.empty(batch))[0], self.languages, axis=1)
             language = tf.gather(tf.constant(self.languages), tf.argmax(logits, 1))
             prompt = tf.where(prompt < 0, language[:, None], prompt)
 
@@ -352,4 +210,4 @@ class WhisperWriter(keras.Model):
             logits += tf.where(number == 0, self.never_first, self.never)
             return logits if self.times is None else timed(logits, written, number, first=self.times, end=self.end)
 
-        return beam(decoder, prompt, decoder.empty(batch), allowed, width=self.width, most=self.most, end=self.end)
+        return beam(following, prompt, following.empty(batch), allowed, width=self.width, most=self.most, end=self.end)

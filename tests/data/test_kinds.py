@@ -90,8 +90,8 @@ def duplicates(folder: Path) -> Path:
     return table(folder / "t.csv", "question1 question2 is_duplicate", [(text, f"{text}?", n % 2) for n, text in enumerate(WORDS)])
 
 
-def translations(folder: Path) -> Path:
-    return table(folder / "t.csv", "en de", [(text, f"das {text}") for text in WORDS])
+def paired(folder: Path) -> Path:
+    return table(folder / "t.csv", "text1 text2", [(text, f"das {text}") for text in WORDS])
 
 
 def ages(folder: Path) -> Path:
@@ -144,7 +144,7 @@ def running(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(("domain", "make", "says"), [
-    ("nlp", translations, "columns en and de are pairs of texts without labels, such as translations"),
+    ("nlp", paired, "columns text1 and text2 are pairs of texts without labels: --task pair_ranking"),
     ("nlp", answers, "answers in passages"), ("nlp", running, "running text"),
     ("nlp", tags, "wiki.conll: holds a word and its tag on each line: give that file"),
 ])
