@@ -7,10 +7,11 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from nlp import new_answers, new_tags, new_translations
+from nlp import new_answers, new_language, new_tags, new_translations
 from nlp.data.inspection import ROLES as ROLES
 from nlp.data.inspection import Seen, look
 from nlp.data.ngrams import SHORT, Grams, ngram_counts, ngrams_for
+from nlp.data.other_forms import running_text
 from nlp.new_encoder import propose_encoder
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked, Draft, Entry, Way, section
@@ -22,7 +23,7 @@ from pipelines.encoders.listing import FOLDS_CHOOSE, choices, noted
 from pipelines.encoders.presets import Preset
 
 TASKS = ("classification", "regression", "pair_classification", "pair_regression", "pair_ranking", "tagging",
-         "question_answering", "translation")
+         "question_answering", "translation", "language_model")
 _UNEVEN = 5.0  # largest class over smallest from which a comment says how to weigh classes
 _FEWEST = 10  # texts without which there is nothing to divide
 _NEIGHBOURS = {2: "pairs", 3: "up to triples"}
@@ -58,7 +59,14 @@ def draft(path: Path, asked: Asked) -> Draft:
     if asked.task == "tagging":
         raise DataError(f"{path}: holds no texts in which things are marked: CoNLL columns, or JSON with spans in characters "
                         "(docs/text.md)")
-    seen = look(path, asked)
+    if asked.task == "language_model":
+        return new_language.draft(path)
+    try:
+        seen = look(path, asked)
+    except DataError:
+        if asked.task is None and not asked.columns and running_text(path):
+            return new_language.draft(path)
+        raise
     if asked.task == "pair_ranking":
         return _matches(seen, seen.path or path, asked)
     asked.task = asked.task and asked.task.removeprefix("pair_")  # what is asked of pairs is asked of texts, too

@@ -87,6 +87,15 @@ def translations(folder: Path, count: int = 240) -> list[str]:
     return [f"data.path={folder / 'translations.tsv'}"]
 
 
+def verses(folder: Path, count: int = 200) -> list[str]:
+    """A running text of lines that are alike."""
+    draw = np.random.default_rng(0)
+    words = list(KINDS), list(THINGS), ["Bern", "Oslo", "Rome"]
+    lines = ["a {} {} stands in {}.\n".format(*(draw.choice(some) for some in words)) for _ in range(count)]
+    (folder / "verses.txt").write_text("".join(lines))
+    return [f"data.path={folder / 'verses.txt'}"]
+
+
 def tones(folder: Path, count: int = 120) -> list[str]:
     """A table of recordings of a tone at 8 kHz with its height in semitones above 200 Hz."""
     import soundfile

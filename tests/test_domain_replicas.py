@@ -48,6 +48,9 @@ CASES = {
               "augment": {"flip": True, "scale": [0.8, 1.2]},
               "data": {"source": "folder", "path": "FOLDER/masks", "validation": 0.1, "test": None, "void": [2]},
               "model": {"name": "small", "widths": [4, 4, 8, 8, 8], "decoder": [4, 4, 8, 8], "dropout": 0.0}},
+    "verses": {"task": "nlp.language_model", "train": TUNED,
+               "data": {"source": "text", "path": "FOLDER/verses.txt", "validation": 0.1, "test": None},
+               "model": {"name": "transformer", "length": 16, "width": 16, "depth": 1, "heads": 2, "hidden": 32}, "writing": {"most": 8}},
     "translations": {"task": "nlp.translation", "train": TUNED,
                      "data": {"source": "table", "path": "FOLDER/translations.tsv", "validation": 0.1, "test": None, "cache": "memory"},
                      "tokens": {"vocabulary": 120, "limit": 24},
@@ -107,6 +110,7 @@ def weights(tmp_path_factory) -> list[dict[str, np.ndarray]]:
     numbers_made.pairs(folder, 60)
     numbers_made.answers(folder, 60)
     numbers_made.translations(folder, 60)
+    numbers_made.verses(folder, 30)
     boxed_pictures.table(boxed_pictures.made(44), folder / "boxes")
     boxed_pictures.masks(boxed_pictures.made(44), folder / "things")
     masked_pictures.write(folder / "masks", range(44))

@@ -66,6 +66,7 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
         "data.path=MADE/tagged.conll", "model.preset=PRESET/bert", "model.window=12")),
     "nlp.question_answering/pretrained": (test_contract.ANSWERS, (
         "data.path=MADE/answers.json", "model.preset=PRESET/bert", "model.limit=28", "model.window=null", "model.overlap=null")),
+    "nlp.language_model/transformer": (test_contract.VERSES, ("data.path=MADE/verses.txt",)),
     "nlp.translation/transformer": (test_contract.TRANSLATIONS, ("data.path=MADE/translations.tsv",)),
     "nlp.question_answering/pretrained windows": (test_contract.ANSWERS, ("data.path=MADE/answers.json", "model.preset=PRESET/bert")),
     "recsys.sequential/sasrec": ("recsys/quickstart", ("model={name: sasrec, length: 5, width: 4, taste: true}",)),
@@ -136,7 +137,7 @@ def rehearsed(tmp_path_factory) -> dict[str, dict]:
     else:
         cases = {name: case for name, case in cases.items() if "PRESET" not in str(case)}
     for make in (numbers_made.pictures, numbers_made.texts, numbers_made.pairs, numbers_made.tagged, numbers_made.answers,
-                 numbers_made.translations, numbers_made.tones):
+                 numbers_made.translations, numbers_made.verses, numbers_made.tones):
         make(folder)
     boxed_pictures.table(boxed_pictures.made(40), folder / "boxes")
     boxed_pictures.masks(boxed_pictures.made(40), folder / "things")

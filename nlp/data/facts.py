@@ -16,10 +16,13 @@ class KerasTokenizer(KerasObject):
     lower: bool = False
 
 
+Strings = Annotated[list[Annotated[str, Field(min_length=1, max_length=10_000)]], Field(max_length=50_000_000)]
+
+
 class TokenFacts(Facts):
     """Of tokens and of a pretrained encoder."""
 
-    vocabulary: Annotated[list[Annotated[str, Field(min_length=1, max_length=10_000)]], Field(max_length=50_000_000)] | None = None
+    vocabulary: Strings | None = None
     encoder: EncoderRecord | None = None
     backbone: KerasObject | None = None
     pool: Literal["mean", "first", "max"] | None = None
@@ -61,4 +64,10 @@ class AnswerFacts(TokenFacts):
 class WrittenFacts(TokenFacts):
     """Of nlp.translation: `vocabulary` are the pieces of both columns of train."""
 
-    vocabulary: Annotated[list[Annotated[str, Field(min_length=1, max_length=10_000)]], Field(min_length=1, max_length=50_000_000)]
+    vocabulary: Annotated[Strings, Field(min_length=1)]  # type: ignore[assignment]
+
+
+class LanguageFacts(Facts):
+    """Of nlp.language_model: `vocabulary` are characters or pieces of train; null: bytes."""
+
+    vocabulary: Strings | None = None

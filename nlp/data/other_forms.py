@@ -1,4 +1,4 @@
-"""Files of texts that are no texts to classify: tags of words, answers in passages, one running text. Imports no TensorFlow."""
+"""Files of texts that are no texts to classify: tags of words, answers in passages, a running text. Imports no TensorFlow."""
 
 import re
 from pathlib import Path
@@ -27,13 +27,20 @@ def other_form(path: Path) -> str | None:
         if tagged(start):
             return (f"{file}: holds a word and its tag on each line: give that file, or its folder with files called train, dev and "
                     "test, as the data, and task: nlp.tagging finds such things")
-    plain = [file for file in files if file.suffix.lower() == ".txt" and not file.stem.lower().startswith(("readme", "license"))]
-    split = [file for file in plain if role_of(file.stem)]  # train.txt and test.txt, or one text alone
-    running = (split or plain)[0] if split or len(plain) == 1 else None
-    if running is not None and running.stat().st_size >= RUNNING:
-        return (f"{running}: holds a running text without classes: to write on from a text is not there yet. Give a table of texts and "
-                "classes, or a folder of .txt files for each class")
+    text = running_text(path)
+    if text is not None:
+        return (f"{text}: holds a running text without classes, which --task language_model learns to write on. Else give a table of texts "
+                "and classes, or a folder of .txt files for each class")
     return None
+
+
+def running_text(path: Path) -> Path | None:
+    """A file of plain text that is long and by itself, or the first of those called train, test and the like; None where there is none."""
+    files = sorted(files_below(path, PassedOver()))[:OPENED] if path.is_dir() else [path]
+    plain = [file for file in files if file.suffix.lower() == ".txt" and not file.stem.lower().startswith(("readme", "license"))]
+    split = [file for file in plain if role_of(file.stem)]
+    found = (split or plain)[0] if split or len(plain) == 1 else None
+    return found if found is not None and found.is_file() and found.stat().st_size >= RUNNING else None
 
 
 def tagged(start: str) -> bool:

@@ -198,6 +198,11 @@ def read_shipped(data: TextData, pattern: str | None, numbers: NumberColumns | N
     return {"tfds": _tfds, "table": _table}[data.source](data, pattern, numbers)
 
 
+def read_shipped_tables(data: TextData) -> Read:
+    """Tables of texts alone."""
+    return _table(data, None, None)
+
+
 def _own(splits: Mapping[str, Mapping[str, Any]], data: TextData, numbers: NumberColumns | None) -> Read:
     """A registered source: split -> {"text": [n], of pairs "text_pair": [n], "label": [n], "group": [n] where data.group_by asks}; with
     labels: many a label may be a list, and where numbers are predicted it is [n] or [n, columns]."""

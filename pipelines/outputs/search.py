@@ -1,6 +1,7 @@
 """Written answers: the search for the best text of each row, token by token, by whatever says what may follow."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
@@ -75,3 +76,72 @@ def _best(count: int, before: tuple | None, new: tuple) -> tuple:
     both = new if before is None else tuple(tf.concat(pair, 1) for pair in zip(before, new))
     best, places = tf.math.top_k(both[0], count)
     return best, *(tf.gather(entry, places, batch_dims=1) for entry in both[1:])
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """How a token is drawn.
+
+    Attributes:
+        temperature: what logits are divided by; 0 takes the most probable one.
+        top_k, top_p: only the most probable ones are drawn, so many, or those that have this probability together (Holtzman et al. 2020).
+        repetition: logits of tokens that are written already are divided by it where they are above 0, else multiplied.
+        seed: noise depends on it and the place in the text alone, so that a text does not depend on others in its batch.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    repetition: float = 1.0
+    seed: int = 0
+
+    def __call__(self, logits: tf.Tensor, written: tf.Tensor, number: Any) -> tf.Tensor:
+        """The next token of each row, [rows] int32, by logits [rows, vocabulary] float32 and which tokens are there, the same as bool."""
+        size = logits.shape[1]
+        if self.repetition != 1.0:
+            logits = tf.where(written, tf.where(logits > 0, logits / self.repetition, logits * self.repetition), logits)
+        if not self.temperature:
+            return tf.argmax(logits, 1, tf.int32)
+        logits = logits / self.temperature
+        if self.top_k is not None and self.top_k < size:
+            logits = tf.where(logits < tf.math.top_k(logits, self.top_k).values[:, -1:], -float("inf"), logits)
+        if self.top_p is not None and self.top_p < 1.0:
+            ordered = tf.sort(logits, direction="DESCENDING")
+            before = tf.cumsum(tf.nn.softmax(ordered), 1, exclusive=True)
+            lowest = tf.reduce_min(tf.where(before < self.top_p, ordered, float("inf")), 1, keepdims=True)
+            logits = tf.where(logits < lowest, -float("inf"), logits)
+        noise = tf.random.stateless_uniform([1, size], [self.seed, number], minval=1e-20)
+        return tf.argmax(logits - tf.math.log(-tf.math.log(noise)), 1, tf.int32)  # Gumbel's, by which the largest is a draw
+
+
+def sample(following: Following, prompt: tf.Tensor, own: Any, allowed: Callable[[tf.Tensor], tf.Tensor], drawn: Drawn, *, most: int,
+           end: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """A text behind each prompt, drawn token by token. Arguments and result as those of `beam`, but tokens are as they are, and `allowed`
+    sees logits alone."""
+    rows, begin = tf.shape(prompt)[0], tf.shape(prompt)[1]
+    logits, own = following(prompt, 0, own)
+    size = logits.shape[1]
+    there = tf.reduce_any(tf.one_hot(prompt, size, on_value=True, off_value=False), 1) if drawn.repetition != 1.0 else tf.zeros(
+        [rows, size], tf.bool)
+
+    def more(number: tf.Tensor, _: Any, __: Any, ended: tf.Tensor, *___: Any) -> tf.Tensor:
+        return (number < most) & ~tf.reduce_all(ended)
+
+    def another(number: tf.Tensor, logits: tf.Tensor, texts: tf.Tensor, ended: tf.Tensor, shares: tf.Tensor, there: tf.Tensor,
+                own: Any) -> tuple:
+        before = logits, texts, ended, shares, there, own
+        logits = allowed(logits)
+        token = drawn(logits, there, number)
+        ended |= token == end
+        likely = tf.gather(tf.nn.softmax(logits), token, batch_dims=1)
+        shares += tf.where(ended, 0.0, likely)
+        texts = tf.where((tf.range(most) == number) & ~ended[:, None], token[:, None], texts)
+        if drawn.repetition != 1.0:
+            there |= tf.one_hot(token, size, on_value=True, off_value=False)
+        logits, own = following(token[:, None], begin + number, own)
+        after = logits, texts, ended, shares, there, own
+        return number + 1, *tf.nest.map_structure(lambda new, old: tf.ensure_shape(new, old.shape), after, before)
+
+    none = tf.zeros([rows, most], tf.int32), tf.zeros([rows], tf.bool), tf.zeros([rows])
+    _, _, texts, _, shares, _, _ = tf.while_loop(more, another, (tf.constant(0), logits, *none, there, own))
+    return texts, shares

@@ -145,7 +145,7 @@ def running(folder: Path) -> Path:
 
 @pytest.mark.parametrize(("domain", "make", "says"), [
     ("nlp", paired, "columns text1 and text2 are pairs of texts without labels: --task pair_ranking"),
-    ("nlp", answers, "answers in passages"), ("nlp", running, "running text"),
+    ("nlp", answers, "answers in passages"),
     ("nlp", tags, "wiki.conll: holds a word and its tag on each line: give that file"),
 ])
 def test_a_question_that_is_not_answered_yet_is_named_in_one_line(tmp_path, domain, make, says):

@@ -1,0 +1,165 @@
+"""Running texts as documents, and these as windows of tokens: of train one behind the other, else each document by itself."""
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from nlp.data.document_files import split_files
+from nlp.data.rows import Rows
+from nlp.data.sources import Read, open_unlabelled, read_shipped_tables
+from nlp.settings import DocumentData, LanguageModel
+from nlp.tokens import units
+from pipelines.base.errors import DataError
+from pipelines.data import text_rows
+from pipelines.data.divide import divide
+from pipelines.data.fingerprint import of_files
+from pipelines.data.opened import Opened
+from pipelines.data.source import ArraySource, Source, origin
+from pipelines.data.split import describe
+from pipelines.stores.remote import local
+from pipelines.task.contract import Splits
+
+ALONE = 10  # documents below which shares for validation and test are their ends, and not some of them
+TOKENS = "tokens"
+
+
+def read_shipped(data: DocumentData, pattern: str | None, numbers: Any) -> Read:
+    """Files of plain text, each a document, or tables."""
+    if data.source == "table":
+        return read_shipped_tables(data)
+    place = local(data.path or "")
+    files = split_files(place)
+
+    def read(split: str, labelled: bool) -> Rows:
+        texts, places, bad = [], [], []
+        for path in files[split]:
+            try:
+                texts.append(text_rows.text_of(path, data.encoding))
+                places.append(str(path))
+            except (DataError, OSError) as error:
+                bad.append((str(path), str(error).removeprefix(f"{path}: ")))
+        digest = of_files(files[split], place if place.is_dir() else place.parent, whole=True)
+        return Rows(texts, [None] * len(texts), places.__getitem__, None, bad, digest)
+
+    return str(place), list(files), read, []
+
+
+def load_documents(experiment: LanguageModel, known: dict[str, Any] | None = None) -> Splits:
+    """The splits. Examples are {"tokens"}: of train [2 x length + 1] int32, of which `length + 1` are drawn, else [length + 1], padded
+    with 0 at the end. The first one is what stands before the others.
+
+    Args:
+        known: facts of a finished run, whose tokens are then reused.
+
+    Facts:
+        vocabulary: characters or pieces of train, where tokens learn any.
+        splits: for each split its windows and fingerprint.
+
+    Raises:
+        DataError: names file or row, and the remedy.
+    """
+    opened, divided, notes = texts_of_splits(experiment.data)
+    texts = {name: source for name, source in divided.items() if source is not None}
+    vocabulary = (known or {}).get("vocabulary") if known else units.learn(experiment.tokens, iter([_texts(texts["train"])]))
+    alphabet = units.make(experiment.tokens, vocabulary)
+    facts: dict[str, Any] = {"vocabulary": vocabulary} if alphabet.learns else {}
+    alone = bool(known) and list(texts) == ["train"]  # new data for a finished run: judged
+    parts: dict[str, Source | None] = {
+        name: windows(source, alphabet, experiment.limit, packed=name == "train" and not alone) for name, source in texts.items()}
+    for name, source in parts.items():
+        if source is None or not len(source):
+            raise DataError(f"{opened.place}: {name} has no text")
+    facts["splits"] = describe(parts)
+    kept = parts["train"]
+    assert kept is not None
+    return Splits(train=kept, validation=parts.get("validation"), test=parts.get("test"), facts=facts, skipped=tuple(opened.skipped),
+                  notes=(*opened.notes, *notes))
+
+
+def texts_of_splits(data: DocumentData) -> tuple[Opened, dict[str, Source | None], list[str]]:
+    """The documents of train, validation and test, and notes for the report."""
+    opened = open_unlabelled(data)
+    if len(opened.names) == 1 and (data.validation or data.test) and len(whole := opened.load(opened.names[0])) < ALONE:
+        train, validation, test, notes = _ends(whole, data, opened)
+    else:
+        train, validation, test, notes = divide(opened.names, opened.load, data, opened.place)
+    return opened, {"train": train, "validation": validation, "test": test}, notes
+
+
+def texts_of(source: Source) -> list[str]:
+    """The documents of a source."""
+    return [text.decode("utf-8", "replace") for text in _texts(source).numpy().tolist()]
+
+
+def _texts(source: Source) -> tf.Tensor:
+    base, numbers = origin(source)
+    with tf.device("CPU:0"):
+        return tf.gather(base.texts, numbers)  # type: ignore[attr-defined]
+
+
+class _Text(ArraySource):
+    """Documents that were cut from others."""
+
+    def __init__(self, texts: list[str], names: list[str], fingerprint: str):
+        super().__init__({"number": np.arange(len(texts))}, names=names.__getitem__, fingerprint=fingerprint)
+        with tf.device("CPU:0"):
+            self.texts = tf.constant([text.encode() for text in texts])
+
+
+def _ends(source: Source, data: DocumentData, opened: Opened) -> tuple[Source, Source | None, Source | None, list[str]]:
+    """Few documents: train is their beginning, validation what follows, and test the end; cut at ends of lines."""
+    if isinstance(data.validation, str) or isinstance(data.test, str):
+        raise DataError(f"{opened.place} is one text: data.validation and data.test are shares of it, such as 0.1, or null")
+    test = float(data.test or 0.0)
+    validation = float(data.validation or 0.0) * (1.0 - test)
+    cut: list[list[str]] = [[], [], []]
+    for text in (text.decode("utf-8", "replace") for text in _texts(source).numpy()):
+        edges = [0]
+        for share in (1.0 - test - validation, 1.0 - test):
+            place = round(share * len(text))
+            line = text.find("\n", place) + 1
+            edges.append(max(edges[-1], line if 0 < line <= place + 10_000 else place))
+        for part, (start, end) in zip(cut, zip(edges, [*edges[1:], len(text)])):
+            part.append(text[start:end])
+    names = [source.name(number) for number in range(len(source))]
+    found: list[Source | None] = [
+        _Text(texts, names, f"{source.fingerprint()}-{number}") if any(texts) else None for number, texts in enumerate(cut)]
+    if found[0] is None:
+        raise DataError(f"{opened.place}: nothing is left for train")
+    note = "validation and test are the ends of the text, in this order: less than ten documents are not divided among splits"
+    return found[0], found[1], found[2], [note]
+
+
+def windows(documents: Source, alphabet: units.Alphabet, length: int, *, packed: bool) -> ArraySource:
+    """Windows of documents.
+
+    Args:
+        documents: with their `texts`.
+        packed: one behind the other, twice as long as a window; else each document by itself.
+    """
+    texts, pieces, owners, starts = _texts(documents), [], [], []
+    each = []
+    for number in range(len(documents)):
+        ids = alphabet.ids(texts[number:number + 1]).flat_values.numpy()
+        each.append(np.concatenate([[alphabet.end], ids, [alphabet.end]]).astype(np.int32))
+    if packed:
+        stream = np.concatenate([*(one[:-1] for one in each), [alphabet.end]]).astype(np.int32)
+        owner = np.repeat(np.arange(len(each)), [len(one) - 1 for one in each])
+        each, size = [stream], 2 * length
+    else:
+        size = length
+    for number, one in enumerate(each):
+        for start in range(0, len(one) - 1, length):
+            window = one[start:start + size + 1]
+            pieces.append(np.pad(window, (0, size + 1 - len(window))))
+            owners.append(int(owner[start]) if packed else number)
+            starts.append(start)
+    digest = hashlib.sha256(f"{documents.fingerprint()} {length} {packed} {alphabet.strings}".encode()).hexdigest()[:16]
+    groups = np.array(owners) if len(documents) > 1 and not packed else None
+
+    def name(number: int) -> str:
+        return f"{documents.name(owners[number])} from token {starts[number]:,}" if not packed else f"window {number:,} of train"
+
+    return ArraySource({TOKENS: np.stack(pieces)}, title="windows", names=name, groups=groups, fingerprint=digest)

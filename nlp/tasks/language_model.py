@@ -1,0 +1,236 @@
+"""nlp.language_model: what comes next in a running text."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from nlp.data import requests
+from nlp.data.documents import TOKENS, load_documents
+from nlp.data.facts import LanguageFacts
+from nlp.metrics import next_tokens
+from nlp.settings import LANGUAGE_MODELS, LanguageModel
+from nlp.tasks.texts import SENTENCES, TextRequests
+from nlp.tokens import units
+from nlp.tokens.base import PAD, joined
+from pipelines.base.formatting import escaped
+from pipelines.data import draws
+from pipelines.data.source import Source, Tensors
+from pipelines.outputs.tokens import cross_entropy
+from pipelines.serving.output import WARNING
+from pipelines.task import intervals
+from pipelines.task.contract import Answers, Condensed, Features, Input, Output, Read, Requests, Signature, Splits, Task
+from pipelines.task.form import Field
+from pipelines.task.results import Baseline, Judgement
+
+if TYPE_CHECKING:
+    from pipelines.monitoring.tensorboard import Writer
+
+CROP = 0  # the stream of draws by which windows of train begin elsewhere in each epoch
+SHOWN = 3  # texts in TensorBoard each epoch, and in a report
+
+
+class Documents(Input):
+    """Inputs of the model are {"tokens"} [batch, length + 1] int32, the first of which stands before the others; of what is to be written
+    on {"prompt"} [batch, any]. Facts: `vocabulary`."""
+
+    experiment: LanguageModel
+
+    @property
+    def signature(self) -> Signature:  # type: ignore[override]
+        room = self.experiment.limit - self.experiment.writing.most
+        return Signature(
+            {"text": f"UTF-8: what is written on; its last {room} tokens are seen",
+             "warning": "why what is written means little; else empty"},
+            {"text": "tf.constant(['Once upon a time'])"})
+
+    @property
+    def alphabet(self) -> units.Alphabet:
+        cached = getattr(self, "_alphabet", None)
+        if cached is None or cached[0] is not self.facts:
+            self._alphabet = cached = self.facts, units.make(self.experiment.tokens, self.facts.get("vocabulary"))
+        return cached[1]
+
+    @cached_property
+    def requests(self) -> Requests:
+        return Beginnings(self)
+
+    def splits(self) -> Splits:
+        return load_documents(self.experiment, self.facts)
+
+    def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
+        return dict(raw)
+
+    def prepare(self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None, epoch: tf.Tensor | None = None,
+                ) -> tuple[Tensors, Tensors]:
+        """Windows of train, which are stored twice as long, begin somewhere in their first half."""
+        if "prompt" in examples:
+            return {"prompt": examples["prompt"]}, {}
+        tokens, size = examples[TOKENS], self.experiment.limit + 1
+        if keys is None or tokens.shape[1] == size:
+            return {TOKENS: tokens[:, :size]}, {TOKENS: tokens[:, :size]}
+        begin = draws.integers(keys, CROP, 0, self.experiment.limit - 1)
+        tokens = tf.gather(tokens, begin[:, None] + tf.range(size), batch_dims=1)
+        return {TOKENS: tokens}, {TOKENS: tokens}
+
+    def raw_spec(self) -> dict[str, tf.TensorSpec]:
+        return {"text": tf.TensorSpec([None], tf.string)}
+
+    def receive(self, raw: Tensors) -> Tensors:
+        """Texts [batch] string into {"prompt"} [batch, any] int32, a document's beginning first."""
+        ids = self.alphabet.ids(raw["text"])
+        begin = tf.RaggedTensor.from_tensor(tf.fill([ids.nrows(), 1], self.alphabet.end))
+        room = self.experiment.limit - self.experiment.writing.most
+        (whole,) = joined([[begin], [ids]])
+        long = whole.row_lengths() > room
+        warning = tf.where(long, f"the text has more than the {room} tokens that are seen; its end counts", "")
+        return {"prompt": whole[:, -room:].to_tensor(PAD), WARNING: warning}
+
+
+class Beginnings(TextRequests):
+    """Texts that are to be written on."""
+
+    input: Documents  # type: ignore[assignment]
+
+    @property
+    def _data(self) -> Any:
+        return self.input.experiment.data
+
+    def read(self, inputs: list[str]) -> Iterator[Read]:
+        yield from requests.read_texts(inputs, self._data)
+
+    def take(self, sent: Any) -> dict[str, Any]:
+        return requests.request_example(sent, self._data)
+
+    def form(self) -> list[Field]:
+        return [Field("text")]
+
+    def typical(self) -> list[dict[str, Any]]:
+        return [{"text": text.encode()} for text in SENTENCES]
+
+
+class NextTokens(Output):
+    """Outputs of the model are logits of the tokens behind the first, [batch, length, tokens] float32; targets are the tokens, [batch,
+    length + 1] int32, 0 where there is padding."""
+
+    watch = ("bits_per_byte", "min")
+    answers = Answers({"written": "what is written behind the text",
+                       "confidence": "mean probability of the written tokens; not calibrated"})
+    input: Documents
+    experiment: LanguageModel
+
+    def targets(self, examples: Tensors, changes: Tensors | None = None) -> Tensors:
+        if TOKENS not in examples:
+            return {}
+        return {TOKENS: changes[TOKENS] if changes else examples[TOKENS][:, :self.experiment.limit + 1]}
+
+    def _losses(self, outputs: tf.Tensor, targets: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Of each token: nats, bytes, and whether it is there, [batch, length] float32."""
+        truth = targets[:, 1:]
+        own = tf.cast(truth != PAD, tf.float32)
+        sizes = tf.gather(tf.constant(self.input.alphabet.sizes, tf.float32), truth)
+        return cross_entropy(tf.cast(outputs, tf.float32), truth) * own, sizes * own, own
+
+    def loss(self, outputs: tf.Tensor, targets: Any, training: bool) -> tuple[tf.Tensor, tf.Tensor]:
+        """Cross-entropy in nats, summed over a window's tokens, and how many these are, [batch] float32 each."""
+        losses, _, own = self._losses(outputs, targets)
+        return tf.reduce_sum(losses, 1), tf.reduce_sum(own, 1)
+
+    def scores(self, outputs: tf.Tensor, targets: Any) -> Tensors:
+        """bits_per_byte and perplexity."""
+        losses, sizes, own = self._losses(outputs, targets)
+        nats = tf.reduce_sum(losses, 1)
+        return {"bits_per_byte": tf.stack([nats / np.log(2.0), tf.reduce_sum(sizes, 1)], 1),
+                "perplexity": tf.stack([nats, tf.reduce_sum(own, 1)], 1)}
+
+    @property
+    def statistics(self) -> Mapping[str, intervals.Statistic]:
+        def mean(sums: np.ndarray) -> np.ndarray:
+            return sums[:, 0] / np.maximum(sums[:, 1], 1.0)
+
+        return {"bits_per_byte": mean, "perplexity": lambda sums: np.exp(mean(sums))}
+
+    def answer(self, model: Callable[[Any], Any], inputs: Any) -> Tensors:
+        """Of a window how its tokens are foretold (nlp.metrics.next_tokens), of a prompt what is written behind it."""
+        if TOKENS not in inputs:
+            return dict(model(inputs))
+        losses, sizes, own = self._losses(model(inputs), inputs[TOKENS])
+        places = tf.one_hot(tf.range(self.experiment.limit) * next_tokens.PARTS // self.experiment.limit, next_tokens.PARTS)
+        parts = tf.stack([tf.matmul(value, places) for value in (losses, own)], 2)
+        return {"nats": tf.reduce_sum(losses, 1), "count": tf.reduce_sum(own, 1), "bytes": tf.reduce_sum(sizes, 1), "parts": parts}
+
+    def respond(self, answers: Tensors) -> Tensors:
+        """written [batch] string, confidence [batch] float32."""
+        text = self.input.alphabet.texts(answers["tokens"])
+        for stop in self.experiment.writing.stop:
+            text = tf.strings.regex_replace(text, f"(?s){_quoted(stop)}.*", "")
+        return {"written": text, "confidence": answers["confidence"]}
+
+    def texts(self, tokens: np.ndarray) -> list[str]:
+        """What tokens [n, time] int32 write."""
+        with tf.device("CPU:0"):
+            return [text.decode() for text in self.input.alphabet.texts(tf.constant(tokens)).numpy().tolist()]
+
+    def written(self, model: Any, texts: list[str]) -> list[str]:
+        """What a model writes behind texts."""
+        with tf.device("CPU:0"):
+            inputs, _ = self.input.prepare({"prompt": self.input.receive({"text": tf.constant(texts)})["prompt"]})
+        run = tf.function(lambda some: self.respond(self.answer(lambda each: model(each, training=False), some)), autograph=False)
+        return [text.decode() for text in run(inputs)["written"].numpy()]
+
+    def condense(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> Condensed:
+        return answers, {}
+
+    def judge(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], source: Source) -> Judgement:
+        return next_tokens.judge(self, answers, source)
+
+    def explain(self, model: keras.Model, judgement: Judgement, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray],
+                source: Source) -> None:
+        """Adds texts that are written on."""
+        size = self.experiment.limit - self.experiment.writing.most
+        tokens = source.gather(np.linspace(0, len(source) - 1, min(SHOWN, len(source)), dtype=np.int64))[TOKENS].numpy()[:, 1:2 * size]
+        rows = next_tokens.continuations(lambda texts: self.written(model, texts), self.texts(tokens))
+        if rows:
+            judgement.tables["written"] = rows
+
+    def each(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> np.ndarray:
+        return answers["nats"] / np.log(2.0) / np.maximum(answers["bytes"], 1.0)
+
+    def baseline(self, train: Source, features: Features) -> Baseline | None:
+        return next_tokens.fit(train, self.input.alphabet.sizes, self.experiment.limit)
+
+
+def _quoted(text: str) -> str:
+    """As a regular expression of RE2 that finds this text."""
+    return "".join(one if one.isalnum() or one.isspace() or ord(one) > 127 else f"\\{one}" for one in text)
+
+
+class LanguageModelling(Task):
+    """nlp.language_model. Facts: `vocabulary`."""
+
+    input_class = Documents
+    output_class = NextTokens
+    facts_schema = LanguageFacts
+    hub_name = "text-generation"
+    input: Documents
+    output: NextTokens
+    experiment: LanguageModel
+
+    def facts_error(self) -> str | None:
+        return "vocabulary: field required" if self.input.alphabet.learns and not self.facts.get("vocabulary") else None
+
+    def model(self) -> keras.Model:
+        return LANGUAGE_MODELS.build(self.experiment.model, size=self.input.alphabet.end + 1, writing=self.experiment.writing)
+
+    def show_epoch(self, model: keras.Model, writer: "Writer", step: int, *, examples: Tensors, inputs: Any, targets: Any) -> None:
+        """Texts of train, written on; now and then, as that takes a while."""
+        if not self.drawing.due():
+            return
+        with self.drawing:
+            size = self.experiment.limit - self.experiment.writing.most
+            begun = self.output.texts(inputs[TOKENS][:SHOWN, 1:size].numpy())
+            texts = self.output.written(model, begun)
+        writer.text("written", "\n\n".join(f"{escaped(before)} **{escaped(text)}**" for before, text in zip(begun, texts)), step)
