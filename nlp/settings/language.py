@@ -101,6 +101,7 @@ class LanguageModel(Experiment):
 
     task: Literal["nlp.language_model"]
     own_tokens: ClassVar[bool] = False
+    answering: ClassVar[tuple[str, ...]] = ("writing",)
     data: Annotated[DocumentData, DOCUMENT_SOURCES]
     tokens: Annotated[Any, UNITS] = setting(lambda: Characters(name="characters"), "how texts are cut")
     model: Annotated[Any, LANGUAGE_MODELS]

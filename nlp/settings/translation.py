@@ -95,6 +95,7 @@ class TextTranslation(Experiment):
 
     task: Literal["nlp.translation"]
     own_tokens: ClassVar[bool] = False
+    answering: ClassVar[tuple[str, ...]] = ("writing",)
     data: Annotated[TranslationData, WRITTEN_SOURCES]
     tokens: Pieces = setting(Pieces, "how texts are cut")
     model: Annotated[Any, WRITERS]

@@ -225,6 +225,9 @@ class LanguageModelling(Task):
     def model(self) -> keras.Model:
         return LANGUAGE_MODELS.build(self.experiment.model, size=self.input.alphabet.end + 1, writing=self.experiment.writing)
 
+    def freeze(self, model: keras.Model) -> None:
+        model.how = self.experiment.writing
+
     def show_epoch(self, model: keras.Model, writer: "Writer", step: int, *, examples: Tensors, inputs: Any, targets: Any) -> None:
         """Texts of train, written on; now and then, as that takes a while."""
         if not self.drawing.due():

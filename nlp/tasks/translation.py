@@ -161,6 +161,9 @@ class Translation(Task):
         experiment = self.experiment
         return WRITERS.build(experiment.model, size=self.output.end + 1, most=experiment.most, writing=experiment.writing)
 
+    def freeze(self, model: keras.Model) -> None:
+        model.how, model.most = self.experiment.writing, self.experiment.most
+
     def show_epoch(self, model: keras.Model, writer: "Writer", step: int, *, examples: Tensors, inputs: Any, targets: Any) -> None:
         """Some training texts with what is written of them."""
         some = {name: value[:SHOWN] for name, value in inputs.items()}

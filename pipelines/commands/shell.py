@@ -31,7 +31,8 @@ Run = Annotated[str, typer.Argument(
 Settings = Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", show_default=False, help="Settings to change.")]
 Reading = Annotated[list[str] | None, typer.Option(
     "--set", metavar="KEY=VALUE", show_default=False,
-    help="How tables are read, where otherwise than in training: data.text_key=body, data.delimiter=\";\".")]
+    help="How tables are read, where otherwise than in training: data.text_key=body, data.delimiter=\";\"; and how texts are written: "
+    "writing.beam=1.")]
 Batch = Annotated[int | None, typer.Option(min=1, metavar="N", show_default="the task's", help="Inputs answered at a time.")]
 Call = Annotated[list[str] | None, typer.Argument(
     metavar="CONFIG|KEY=VALUE", show_default=False,

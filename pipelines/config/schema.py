@@ -308,8 +308,13 @@ class Tune(Section):
 
 
 class Experiment(Section):
-    """A whole experiment. Domains derive from it and narrow `task`, `data` and `model`."""
+    """A whole experiment. Domains derive from it and narrow `task`, `data` and `model`.
 
+    Attributes:
+        answering: sections that say how a trained model answers, and nothing of its training: a finished run may answer by others.
+    """
+
+    answering: ClassVar[tuple[str, ...]] = ()
     # Any, and no default: a task's own Literal may then take its place for every type checker
     task: Annotated[Any, setting(..., "what is learned, as domain.task", search="it says what is learned")]
     seeds: int = setting(1, "train this many times with train.seed, train.seed + 1, ... and report mean and spread", ge=1,

@@ -29,7 +29,7 @@ from pipelines.data.source import Source
 from pipelines.machine import devices, environment
 from pipelines.reports.report import Reported, write_report
 from pipelines.runs.folder import RunFolder
-from pipelines.serving.load import LoadedRun, without_pretrained
+from pipelines.serving.load import LoadedRun, answering_as, without_pretrained
 from pipelines.task.contract import Splits
 from pipelines.task.own_metrics import add_own
 from pipelines.task.prepared import splits_of
@@ -81,7 +81,7 @@ def experiment_for(experiment: Experiment, facts: dict[str, Any], path: Path, sp
     kind = "folder" if path.is_dir() else "table" if path.suffix.lower() in TABLES else path.suffix.lower().removeprefix(".")
     before = data.get("source")
     forms = get_args(type(experiment.data).model_fields["source"].annotation) if "source" in data else ()
-    if data["path"] is not None and kind not in forms:
+    if data["path"] is not None and (kind not in forms or (path.suffix.lower() == ".txt" and before != "folder")):
         kind = before  # of forms that no ending tells, such as COCO's and SQuAD's, the new data have that of the run's own
     data["path"] = str(path)
     if "source" in data:
@@ -155,7 +155,7 @@ def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = No
         split: of the run's own data validation, test or train (default: test, or validation where there is none); of new data one
             of theirs.
         data: new labelled data; None for the run's own.
-        overrides: `evaluate....=value`, and with `data` also `data....=value`.
+        overrides: `evaluate....=value`, also of `Experiment.answering`, and with `data` also `data....=value`.
         say: is told what is done, and how far it is.
 
     Raises:
@@ -164,7 +164,7 @@ def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = No
     """
     began = time.perf_counter()
     experiment = with_settings(run, overrides, new=data is not None)
-    run = replace(run, task=type(run.task)(experiment, run.task.facts))
+    run = answering_as(run, experiment)
     if data is None:
         source, splits, named = own_split(run, split)
         notes = changed_data(run.environment, splits)
@@ -199,13 +199,14 @@ def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = No
 
 def with_settings(run: LoadedRun, overrides: Sequence[str], *, new: bool) -> Experiment:
     """The run's experiment judged as `overrides` say."""
-    allowed = ("evaluate.", "data.") if new else ("evaluate.",)
-    for text in overrides:
-        if not text.startswith(allowed):
-            others = " (data... only together with --data)" if text.startswith("data.") else ""
-            raise ConfigError(f"{text}: a finished run is judged as it was trained; only evaluate... can be set{others}")
-    judging = [text for text in overrides if text.startswith("evaluate.")]
     settings = run.task.experiment  # without pretrained weights
+    own = tuple(f"{name}." for name in ("evaluate", *settings.answering))
+    for text in overrides:
+        if not text.startswith((*own, "data.") if new else own):
+            others = " (data... only together with --data)" if text.startswith("data.") else ""
+            known = " and ".join(f"{name}.." for name in own)
+            raise ConfigError(f"{text}: a finished run is judged as it was trained; only {known} can be set{others}")
+    judging = [text for text in overrides if text.startswith(own)]
     return from_dict(settings.model_dump(mode="python"), judging, check_paths=False) if judging else settings
 
 

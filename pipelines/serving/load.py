@@ -133,18 +133,28 @@ def _load(folder: RunFolder, where: Literal["auto", "cpu"] | int, precision: Pre
 
 
 def reading_as(run: LoadedRun, overrides: Sequence[str]) -> LoadedRun:
-    """The run, with new inputs read as `overrides` say: `data.text_key=body`.
+    """The run, with new inputs read as `overrides` say, `data.text_key=body`, and answered as they say, `writing.beam=1`.
 
     Raises:
-        ConfigError: another setting than of columns' names and of how a table is written.
+        ConfigError: another setting than of columns' names, of how a table is written, and of `Experiment.answering`.
     """
+    answering = run.task.experiment.answering
     for text in overrides:
         section, _, name = text.partition("=")[0].partition(".")
-        if section != "data" or not (name.endswith("_key") or name in WRITTEN):
+        if section not in answering and (section != "data" or not (name.endswith("_key") or name in WRITTEN)):
+            others = f"; answers by {listed((f'{one}...' for one in answering), 'and')}" if answering else ""
             raise ConfigError(f"--set: {text}: new inputs are read as those of the training, but for the names of columns "
-                              f"(data.text_key=COLUMN and the like) and {listed((f'data.{one}' for one in WRITTEN), 'and')}")
-    experiment = from_dict(run.task.experiment.model_dump(mode="python"), list(overrides), check_paths=False)
-    return replace(run, task=type(run.task)(experiment, run.task.facts))
+                              f"(data.text_key=COLUMN and the like) and {listed((f'data.{one}' for one in WRITTEN), 'and')}{others}")
+    return answering_as(run, from_dict(run.task.experiment.model_dump(mode="python"), list(overrides), check_paths=False))
+
+
+def answering_as(run: LoadedRun, experiment: Experiment) -> LoadedRun:
+    """The run with an experiment that differs in how inputs are read, answered and judged alone."""
+    task = type(run.task)(experiment, run.task.facts)
+    if any(getattr(experiment, name) != getattr(run.task.experiment, name) for name in experiment.answering):
+        with run.machine.strategy.scope():
+            task.freeze(run.model)
+    return replace(run, task=task)
 
 
 def without_pretrained(experiment: Experiment) -> Experiment:

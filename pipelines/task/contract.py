@@ -127,7 +127,8 @@ class Task(ABC):
         chosen: of models in closed form. Called when the answers for validation, by the weights as they were, are there; on each host."""
 
     def freeze(self, model: "keras.Model") -> None:  # noqa: B027
-        """Called once a run is loaded: its weights are final, and what follows from them alone may be computed once and kept."""
+        """Called once a run is loaded: its weights are final, and what follows from them alone may be computed once and kept. Again where
+        it is to answer by other settings (`Experiment.answering`)."""
 
     # ---- TensorBoard (`monitoring.tensorboard.Writer`)
 
