@@ -254,6 +254,9 @@ CASES = {
     "nlp.question_answering": Case(ANSWERS, ("train.learning_rate.peak=0.01",), questions, tiny.bert,
                                    numbers_made.answers),
     "nlp.language_model": Case(VERSES, (), texts, data=numbers_made.verses),
+    "nlp.language_model/pretrained": Case(
+        VERSES, ("model={name: pretrained, preset: '', length: 32, lora: 2}", "train.learning_rate.peak=0.001"), texts, tiny.llama,
+        numbers_made.verses),
     "nlp.translation": Case(TRANSLATIONS, (), texts, data=numbers_made.translations),
     "recsys.ranking": Case(RANKING, (), lambda folder, splits: ['{"user": "3", "item": "5"}', '{"user": "nobody", "item": "7"}']),
     "recsys.ranking/factors": Case(FACTORS, (), lambda folder, splits: ['{"user": "3", "item": "5"}', '{"user": "nobody", "item": "7"}']),

@@ -67,6 +67,8 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "nlp.question_answering/pretrained": (test_contract.ANSWERS, (
         "data.path=MADE/answers.json", "model.preset=PRESET/bert", "model.limit=28", "model.window=null", "model.overlap=null")),
     "nlp.language_model/transformer": (test_contract.VERSES, ("data.path=MADE/verses.txt",)),
+    "nlp.language_model/pretrained": (test_contract.VERSES, (
+        "data.path=MADE/verses.txt", "model={name: pretrained, preset: PRESET/llama, length: 32, lora: 2}")),
     "nlp.translation/transformer": (test_contract.TRANSLATIONS, ("data.path=MADE/translations.tsv",)),
     "nlp.question_answering/pretrained windows": (test_contract.ANSWERS, ("data.path=MADE/answers.json", "model.preset=PRESET/bert")),
     "recsys.sequential/sasrec": ("recsys/quickstart", ("model={name: sasrec, length: 5, width: 4, taste: true}",)),
@@ -132,7 +134,7 @@ def rehearsed(tmp_path_factory) -> dict[str, dict]:
     """Name -> what came of it; all in one process, so that TensorFlow is imported once."""
     folder, cases = tmp_path_factory.mktemp("rehearsal"), dict(CASES)
     if all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text")):
-        for encoder in (tiny.bert, tiny.efficientnet, tiny.pyramid, tiny.whisper):
+        for encoder in (tiny.bert, tiny.efficientnet, tiny.llama, tiny.pyramid, tiny.whisper):
             encoder(folder / encoder.__name__)
     else:
         cases = {name: case for name, case in cases.items() if "PRESET" not in str(case)}

@@ -23,6 +23,7 @@ from pipelines.task.contract import Splits
 
 ALONE = 10  # documents below which shares for validation and test are their ends, and not some of them
 TOKENS = "tokens"
+LEARNED = ("vocabulary", "encoder", "backbone", "tokenizer")  # facts of tokens and of a preset
 
 
 def read_shipped(data: DocumentData, pattern: str | None, numbers: Any) -> Read:
@@ -62,9 +63,8 @@ def load_documents(experiment: LanguageModel, known: dict[str, Any] | None = Non
     """
     opened, divided, notes = texts_of_splits(experiment.data)
     texts = {name: source for name, source in divided.items() if source is not None}
-    vocabulary = (known or {}).get("vocabulary") if known else units.learn(experiment.tokens, iter([_texts(texts["train"])]))
-    alphabet = units.make(experiment.tokens, vocabulary)
-    facts: dict[str, Any] = {"vocabulary": vocabulary} if alphabet.learns else {}
+    facts = {name: known[name] for name in LEARNED if known.get(name) is not None} if known else _learned(experiment, texts["train"])
+    alphabet = units.make(experiment.cutting, facts)
     alone = bool(known) and list(texts) == ["train"]  # new data for a finished run: judged
     parts: dict[str, Source | None] = {
         name: windows(source, alphabet, experiment.limit, packed=name == "train" and not alone) for name, source in texts.items()}
@@ -76,6 +76,16 @@ def load_documents(experiment: LanguageModel, known: dict[str, Any] | None = Non
     assert kept is not None
     return Splits(train=kept, validation=parts.get("validation"), test=parts.get("test"), facts=facts, skipped=tuple(opened.skipped),
                   notes=(*opened.notes, *notes))
+
+
+def _learned(experiment: LanguageModel, train: Source) -> dict[str, Any]:
+    """The facts of a preset, or of train's texts."""
+    if experiment.own_tokens:
+        from nlp.models import language_pretrained
+
+        return language_pretrained.learn(experiment.model)
+    vocabulary = units.learn(experiment.cutting, iter([_texts(train)]))
+    return {"vocabulary": vocabulary} if vocabulary else {}
 
 
 def texts_of_splits(data: DocumentData) -> tuple[Opened, dict[str, Source | None], list[str]]:

@@ -68,6 +68,9 @@ class WrittenFacts(TokenFacts):
 
 
 class LanguageFacts(Facts):
-    """Of nlp.language_model: `vocabulary` are characters or pieces of train; null: bytes."""
+    """Of nlp.language_model: `vocabulary` are characters or pieces of train; null: bytes, or the tokenizer of a preset."""
 
     vocabulary: Strings | None = None
+    encoder: EncoderRecord | None = None
+    backbone: KerasObject | None = None
+    tokenizer: KerasTokenizer | None = None

@@ -1,6 +1,7 @@
 """A Transformer that says what comes next in a text, from scratch; what each part is, nlp.settings.LanguageTransformer says."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -11,7 +12,7 @@ from nlp.tokens.base import FIRST
 from pipelines.outputs.decoder import joined_heads
 from pipelines.outputs.search import Drawn, sample
 
-EPSILON = 1e-6
+NEVER = -1e9
 Cache = list[tf.Tensor]  # of each layer, keys and values: [2, rows, groups, most, size]
 
 
@@ -19,31 +20,59 @@ def build(settings: LanguageTransformer, *, size: int, writing: Any) -> keras.Mo
     """A new model under the current Keras precision policy, with fresh weights drawn from Keras' global seed.
 
     Args:
-        size: tokens, of which the last one ends a text, and begins one.
+        size: tokens, of which the last one ends a text, and stands before one.
         writing: the section `writing`.
     """
-    model = LanguageNetwork(settings, size, writing)
+    shape = Shape(settings.width, settings.depth, settings.heads, settings.groups or settings.heads, settings.hidden, settings.dropout)
+    model = LanguageNetwork(shape, size, size - 1, writing)
     model({"tokens": tf.zeros([1, 2], tf.int32)})
     return model
 
 
+@dataclass(frozen=True)
+class Shape:
+    """What a network is made of; names as in nlp.settings.LanguageTransformer.
+
+    Attributes:
+        wavelength: of the slowest turning columns, in places.
+        epsilon: added to the mean of squares.
+        tied: the last layer has the vectors' weights.
+        padded: the last layer knows nothing of padding, number 0, which is never probable.
+    """
+
+    width: int
+    depth: int
+    heads: int
+    groups: int
+    hidden: int
+    dropout: float
+    wavelength: float = 10_000.0
+    epsilon: float = 1e-6
+    tied: bool = False
+    padded: bool = False
+
+
 class RootNorm(keras.layers.Layer):
     """Vectors divided by the root of the mean of their squares, times a weight for each column."""
+
+    def __init__(self, epsilon: float, **options: Any):
+        super().__init__(**options)
+        self.epsilon = epsilon
 
     def build(self, shape: Any) -> None:
         self.scale = self.add_weight(shape=(shape[-1],), initializer="ones", name="scale")
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         wide = tf.cast(x, tf.float32)
-        wide *= tf.math.rsqrt(tf.reduce_mean(tf.square(wide), -1, keepdims=True) + EPSILON)
+        wide *= tf.math.rsqrt(tf.reduce_mean(tf.square(wide), -1, keepdims=True) + self.epsilon)
         return tf.cast(wide * tf.cast(tf.convert_to_tensor(self.scale), tf.float32), x.dtype)
 
 
-def turned(x: tf.Tensor, at: Any) -> tf.Tensor:
+def turned(x: tf.Tensor, at: Any, wavelength: float) -> tf.Tensor:
     """[rows, heads, n, size] with each pair of columns turned by an angle that grows with the place, from `at` on: products of two then
     depend on how far apart they stand."""
     half = x.shape[3] // 2
-    rates = tf.exp(tf.range(half, dtype=tf.float32) * (-9.21034 / half))  # 10,000 ** -share
+    rates = wavelength ** (-tf.range(half, dtype=tf.float32) / half)
     angles = tf.cast(at + tf.range(tf.shape(x)[2]), tf.float32)[:, None] * rates[None]
     cosine, sine = tf.cast(tf.cos(angles), x.dtype), tf.cast(tf.sin(angles), x.dtype)
     first, second = tf.split(x, 2, axis=-1)
@@ -53,23 +82,23 @@ def turned(x: tf.Tensor, at: Any) -> tf.Tensor:
 class Block(keras.layers.Layer):
     """A layer: attention to what is before, then a gated dense part, each behind its norm and beside the identity."""
 
-    def __init__(self, settings: LanguageTransformer, **options: Any):
+    def __init__(self, shape: Shape, **options: Any):
         super().__init__(**options)
-        layers, width = keras.layers, settings.width
-        self.heads, self.groups, self.size = settings.heads, settings.groups or settings.heads, width // settings.heads
-        self.norms = [RootNorm(name="norm1"), RootNorm(name="norm2")]
+        layers, width = keras.layers, shape.width
+        self.heads, self.groups, self.size, self.wavelength = shape.heads, shape.groups, width // shape.heads, shape.wavelength
+        self.norms = [RootNorm(shape.epsilon, name="norm1"), RootNorm(shape.epsilon, name="norm2")]
         self.mixed = layers.Dense((self.heads + 2 * self.groups) * self.size, use_bias=False, name="mixed")
         self.out = layers.Dense(width, use_bias=False, name="out")
-        self.inner = layers.Dense(2 * settings.hidden, use_bias=False, name="inner")
+        self.inner = layers.Dense(2 * shape.hidden, use_bias=False, name="inner")
         self.inner_out = layers.Dense(width, use_bias=False, name="inner_out")
-        self.dropout = layers.Dropout(settings.dropout, name="dropout")
+        self.dropout = layers.Dropout(shape.dropout, name="dropout")
 
     def call(self, x: tf.Tensor, mask: tf.Tensor, at: Any = 0, cache: tf.Tensor | None = None, training: bool = False) -> Any:
         """[rows, n, width]; with a cache also the cache with the keys and values of these n, which stand from `at` on."""
         mixed = self.mixed(self.norms[0](x))
         split = tf.reshape(mixed, [tf.shape(x)[0], -1, self.heads + 2 * self.groups, self.size])
         query, key, value = tf.split(tf.transpose(split, [0, 2, 1, 3]), [self.heads, self.groups, self.groups], axis=1)
-        query, key = turned(query, at), turned(key, at)
+        query, key = turned(query, at, self.wavelength), turned(key, at, self.wavelength)
         if cache is not None:
             behind = at + tf.shape(x)[1]
             cache = tf.ensure_shape(tf.concat([cache[:, :, :, :at], tf.stack([key, value]), cache[:, :, :, behind:]], 3), cache.shape)
@@ -95,15 +124,15 @@ class LanguageNetwork(keras.Model):
     float32. With "prompt" [batch, n] int32, padded with 0, it gives what it writes behind: "tokens" [batch, most] int32, padded with 0,
     and "confidence" [batch] float32, the mean probability of the written tokens."""
 
-    def __init__(self, settings: LanguageTransformer, size: int, writing: Any):
+    def __init__(self, shape: Shape, size: int, end: int, writing: Any):
         super().__init__(name="language")
-        self.end, self.how, self.width = size - 1, writing, settings.width
-        self.vectors = keras.layers.Embedding(size, settings.width, embeddings_initializer=keras.initializers.RandomNormal(stddev=0.02),
+        self.end, self.size, self.how, self.padded = end, size, writing, shape.padded
+        self.vectors = keras.layers.Embedding(size, shape.width, embeddings_initializer=keras.initializers.RandomNormal(stddev=0.02),
                                               name="vectors")
-        self.dropout = keras.layers.Dropout(settings.dropout, name="dropout_vectors")
-        self.blocks = [Block(settings, name=f"block{number}") for number in range(1, settings.depth + 1)]
-        self.norm = RootNorm(name="last_norm")
-        self.last = keras.layers.Dense(size, use_bias=False, name="logits")
+        self.dropout = keras.layers.Dropout(shape.dropout, name="dropout_vectors")
+        self.blocks = [Block(shape, name=f"block{number}") for number in range(1, shape.depth + 1)]
+        self.norm = RootNorm(shape.epsilon, name="last_norm")
+        self.last = None if shape.tied else keras.layers.Dense(size, use_bias=False, name="logits")
 
     def get_config(self) -> dict[str, Any]:
         return {}  # a run is built again from its experiment
@@ -117,7 +146,17 @@ class LanguageNetwork(keras.Model):
         x = self.dropout(self.vectors(tokens), training=training)
         for block in self.blocks:
             x = block(x, later, training=training)
-        return tf.cast(self.last(self.norm(x)), tf.float32)
+        return self._logits(x)
+
+    def _logits(self, x: tf.Tensor) -> tf.Tensor:
+        x = self.norm(x)
+        if self.last is not None:
+            logits = tf.cast(self.last(x), tf.float32)
+        else:
+            table = tf.cast(tf.convert_to_tensor(self.vectors.embeddings), x.dtype)
+            flat = tf.matmul(tf.reshape(x, [-1, x.shape[2]]), table, transpose_b=True)
+            logits = tf.cast(tf.reshape(flat, [tf.shape(x)[0], -1, self.size]), tf.float32)
+        return tf.pad(logits[..., 1:], [[0, 0], [0, 0], [1, 0]], constant_values=NEVER) if self.padded else logits
 
     def write(self, prompt: tf.Tensor) -> dict[str, tf.Tensor]:
         counts = tf.reduce_sum(tf.cast(prompt > 0, tf.int32), 1, keepdims=True)
@@ -134,11 +173,11 @@ class LanguageNetwork(keras.Model):
             for block, cache in zip(self.blocks, own):
                 x, cache = block(x, mask, at=at, cache=cache)
                 kept.append(cache)
-            return tf.cast(self.last(self.norm(x[:, -1:])), tf.float32)[:, 0], kept
+            return self._logits(x[:, -1:])[:, 0], kept
 
         block = self.blocks[0]
         empty = [tf.zeros([2, rows, block.groups, most, block.size], self.compute_dtype) for _ in self.blocks]
-        never = tf.range(self.end + 1) < FIRST
+        never = tf.range(self.size) < FIRST
         how = Drawn(self.how.temperature, self.how.top_k, self.how.top_p, self.how.repetition, self.how.seed)
         texts, shares = sample(following, moved, empty, lambda logits: tf.where(never, -float("inf"), logits), how, most=self.how.most,
                                end=self.end)

@@ -81,6 +81,23 @@ class LanguageTransformer(Section):
         return found
 
 
+@LANGUAGE_MODELS.register("nlp.models.language_pretrained:build")
+class LanguagePreset(Section):
+    """A language model of KerasHub in Llama's shape (Llama, SmolLM2, Mistral without its window) with its own tokens; needs the extra
+    `pretrained`."""
+
+    name: Literal["pretrained"]
+    own_tokens: ClassVar[bool] = True
+    preset: str = setting(
+        ..., "the language model: a folder (a Keras preset, or from Hugging Face with safetensors), a name in ~/.keras/presets, "
+        "hf://ORGANISATION/NAME, or a name of KerasHub; the last two are downloaded once", preset=True)
+    weights: Literal["preset"] | None = setting("preset", "preset: start from its weights; null: from scratch")
+    length: int = setting(256, "tokens that are seen at a time, and windows of train", unit="tokens", ge=8, le=100_000)
+    dropout: Share = setting(0.0, "dropout of vectors and behind each part of a layer", unit="share")
+    lora: int | None = setting(
+        8, "rank of the change of each dense layer that trains (LoRA, Hu et al. 2021, arXiv:2106.09685); null: all weights train", ge=1)
+
+
 class Drawing(Section):
     """How a text is written on; equal prompts get equal texts."""
 
@@ -100,20 +117,31 @@ class LanguageModel(Experiment):
     """What comes next in a running text, token by token."""
 
     task: Literal["nlp.language_model"]
-    own_tokens: ClassVar[bool] = False
     answering: ClassVar[tuple[str, ...]] = ("writing",)
     data: Annotated[DocumentData, DOCUMENT_SOURCES]
-    tokens: Annotated[Any, UNITS] = setting(lambda: Characters(name="characters"), "how texts are cut")
+    tokens: Annotated[Any, UNITS] | None = setting(None, "how texts are cut; default: characters")
     model: Annotated[Any, LANGUAGE_MODELS]
     writing: Drawing = setting(Drawing, "how texts are written on")
     evaluate: Evaluate = setting(Evaluate, "judging")
 
     def problems(self) -> list[tuple[str, str]]:
         found = super().problems()
+        if self.own_tokens and self.tokens is not None:
+            found.append(("tokens", f"model: {self.model.name} brings its own tokens; leave the section out"))
         if self.writing.most >= self.model.length:
             found.append(("writing.most", f"{self.writing.most} tokens leave no room for what they follow: model.length is "
                           f"{self.model.length}"))
         return found
+
+    @property
+    def own_tokens(self) -> bool:
+        """Whether the model cuts texts by its own tokenizer."""
+        return getattr(self.model, "own_tokens", False)
+
+    @property
+    def cutting(self) -> Units:
+        """The section tokens, or its default."""
+        return Characters(name="characters") if self.tokens is None else self.tokens
 
     @property
     def limit(self) -> int:

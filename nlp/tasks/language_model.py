@@ -45,13 +45,14 @@ class Documents(Input):
         return Signature(
             {"text": f"UTF-8: what is written on; its last {room} tokens are seen",
              "warning": "why what is written means little; else empty"},
-            {"text": "tf.constant(['Once upon a time'])"})
+            {"text": "tf.constant(['Once upon a time'])"}, ("tensorflow_text",) if self.experiment.own_tokens else (),
+            lambda: self.alphabet.resources)
 
     @property
     def alphabet(self) -> units.Alphabet:
         cached = getattr(self, "_alphabet", None)
         if cached is None or cached[0] is not self.facts:
-            self._alphabet = cached = self.facts, units.make(self.experiment.tokens, self.facts.get("vocabulary"))
+            self._alphabet = cached = self.facts, units.make(self.experiment.cutting, self.facts)
         return cached[1]
 
     @cached_property
@@ -220,10 +221,15 @@ class LanguageModelling(Task):
     experiment: LanguageModel
 
     def facts_error(self) -> str | None:
+        if self.experiment.own_tokens:
+            missing = next((name for name in ("backbone", "tokenizer") if self.facts.get(name) is None), None)
+            return f"{missing}: field required" if missing else None
         return "vocabulary: field required" if self.input.alphabet.learns and not self.facts.get("vocabulary") else None
 
     def model(self) -> keras.Model:
-        return LANGUAGE_MODELS.build(self.experiment.model, size=self.input.alphabet.end + 1, writing=self.experiment.writing)
+        experiment, alphabet = self.experiment, self.input.alphabet
+        more = {"end": alphabet.end, "facts": self.facts} if experiment.own_tokens else {}
+        return LANGUAGE_MODELS.build(experiment.model, size=alphabet.size, writing=experiment.writing, **more)
 
     def freeze(self, model: keras.Model) -> None:
         model.how = self.experiment.writing

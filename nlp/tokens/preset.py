@@ -4,6 +4,7 @@ The tokenizers of keras-hub need tensorflow-text, in training and in the saved m
 """
 
 import base64
+import inspect
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from pipelines.encoders.locate import read_json
 from pipelines.encoders.presets import Preset, description, hub, rebuilt
 
 _SPECIAL = {"BertBackbone": "BertTokenizer", "DistilBertBackbone": "DistilBertTokenizer", "RobertaBackbone": "RobertaTokenizer"}
+_MARKS = {"bos_token": "start_token", "eos_token": "end_token"}
 _UNKNOWN = ("[UNK]", "<unk>")  # names of the piece that stands for what is unknown
 
 
@@ -71,7 +73,11 @@ def kept(tokenizer: Any) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save_assets(folder)
         files = {path.name: base64.b64encode(path.read_bytes()).decode() for path in sorted(Path(folder).iterdir())}
-    return {**description(tokenizer), "files": files, "lower": knows(tokenizer, "taxi") and not knows(tokenizer, "TAXI")}
+    described = description(tokenizer)
+    for name, kept_as in _MARKS.items():  # which keras-hub leaves out of a tokenizer's settings
+        if name in inspect.signature(type(tokenizer).__init__).parameters and hasattr(tokenizer, kept_as):
+            described["config"].setdefault(name, getattr(tokenizer, kept_as))
+    return {**described, "files": files, "lower": knows(tokenizer, "taxi") and not knows(tokenizer, "TAXI")}
 
 
 def knows(tokenizer: Any, word: str) -> bool:
@@ -80,14 +86,20 @@ def knows(tokenizer: Any, word: str) -> bool:
     return unknown.isdisjoint(tokenizer.id_to_token(int(number)) for number in tokenizer([word])[0])
 
 
-def make(kept_facts: dict[str, Any], limit: int, *, html: bool = False) -> Tokenizer:
-    """The tokenizer of these facts, with its marks at both ends; `html`: tags are left out. Numbers are the preset's plus 1, so that 0 is
-    always padding."""
+def restored(kept_facts: dict[str, Any]) -> Any:
+    """The tokenizer of keras-hub of these facts."""
     with tf.init_scope(), tempfile.TemporaryDirectory() as folder:  # its tables must not belong to the current graph
         preset = rebuilt(hub().tokenizers, kept_facts)
         for name, content in kept_facts["files"].items():
             (Path(folder) / Path(name).name).write_bytes(base64.b64decode(content))
         preset.load_assets(folder)
+    return preset
+
+
+def make(kept_facts: dict[str, Any], limit: int, *, html: bool = False) -> Tokenizer:
+    """The tokenizer of these facts, with its marks at both ends; `html`: tags are left out. Numbers are the preset's plus 1, so that 0 is
+    always padding."""
+    preset = restored(kept_facts)
     start, end = (getattr(preset, f"{name}_token_id", None) for name in ("cls", "sep"))
     start = start if start is not None else getattr(preset, "start_token_id", None)
     end = end if end is not None else getattr(preset, "end_token_id", None)

@@ -4,7 +4,7 @@ Number 0 is padding, 1 a character that train lacks, the last one the end of a d
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -47,8 +47,18 @@ class Alphabet:
         return FIRST + len(self.strings)
 
     @property
+    def size(self) -> int:
+        """How many tokens there are."""
+        return FIRST + len(self.strings) + 1
+
+    @property
+    def resources(self) -> tuple[Any, ...]:
+        """Tables and the like that `ids` reads, which a saved model has to hold."""
+        return ()
+
+    @property
     def sizes(self) -> np.ndarray:
-        """Bytes that each token stands for, [end + 1] int32."""
+        """Bytes that each token stands for, [size] int32."""
         return np.array([0, 1, *map(len, self.strings), 0], np.int32)
 
     def ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
@@ -132,6 +142,11 @@ def learn(settings: Section, batches: Iterable[tf.Tensor]) -> list[str]:
     return vocabulary
 
 
-def make(settings: Section, vocabulary: list[str] | None) -> Alphabet:
-    alphabet: Alphabet = UNITS.builder(settings)(settings, vocabulary or [])
+def make(settings: Section, facts: Mapping[str, Any]) -> Alphabet:
+    """The tokens of these settings, or of a preset whose tokenizer stands in the facts."""
+    if facts.get("tokenizer"):
+        from nlp.tokens.units_preset import PresetTokens
+
+        return PresetTokens(facts["tokenizer"])
+    alphabet: Alphabet = UNITS.builder(settings)(settings, facts.get("vocabulary") or [])
     return alphabet

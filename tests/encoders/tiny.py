@@ -20,6 +20,34 @@ def bert(folder: Path, width: int = 16) -> Path:
     return folder
 
 
+def llama(folder: Path, *, tied: bool = True) -> Path:
+    """A language model of 2 layers of 16 columns, 4 heads on 2 keys and values, its norms unlike new ones, with a tokenizer of letters,
+    alone or after a blank."""
+    import json
+
+    import keras
+    import keras_hub
+    import numpy as np
+
+    keras.utils.set_random_seed(3)
+    signs = [*LETTERS, "Ġ", "Ċ", ".", *(f"Ġ{letter}" for letter in LETTERS)]
+    marks = ["<|end_of_text|>", "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]
+    pieces = [marks[0], *LETTERS.upper(), *signs, *marks[1:]]
+    tokenizer = keras_hub.models.Llama3Tokenizer(vocabulary={piece: number for number, piece in enumerate(pieces)},
+                                                 merges=[f"Ġ {letter}" for letter in LETTERS])
+    backbone = keras_hub.models.Llama3Backbone(
+        vocabulary_size=len(pieces), num_layers=2, num_query_heads=4, num_key_value_heads=2, hidden_dim=16, intermediate_dim=24,
+        rope_max_wavelength=500.0, tie_word_embeddings=tied, layer_norm_epsilon=1e-5)
+    for weight in backbone.weights:
+        weight.assign(np.random.default_rng(len(weight.shape)).normal(0.5 if len(weight.shape) == 1 else 0.0, 0.3, weight.shape))
+    backbone.save_to_preset(str(folder))
+    tokenizer.save_to_preset(str(folder))
+    described = json.loads((folder / "config.json").read_text())
+    described["config"]["tie_word_embeddings"] = tied  # which keras-hub leaves out
+    (folder / "config.json").write_text(json.dumps(described))
+    return folder
+
+
 def whisper(folder: Path, *, seconds: int = 4, languages: tuple[str, ...] = (), stamps: int = 0) -> Path:
     """Whisper of 2 + 2 layers of 16 columns and 8 bands, for sounds of up to `seconds` s, with its tokenizer: letters, alone or after a
     blank. Of several languages where they are named; with so many time stamps."""

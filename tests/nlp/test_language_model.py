@@ -8,15 +8,16 @@ import pytest
 import tensorflow as tf
 
 from nlp.metrics import next_tokens
-from nlp.models import language
+from nlp.models import language, language_pretrained
 from nlp.models.language import LanguageNetwork
 from nlp.settings import LanguageTransformer
-from nlp.settings.language import Bytes, Characters, Parts
+from nlp.settings.language import Bytes, Characters, LanguagePreset, Parts
 from nlp.tasks.language_model import LanguageModelling, _quoted
 from nlp.tokens import units
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.config.load import from_dict, from_text
 from pipelines.outputs.search import Drawn, sample
+from tests.encoders import tiny
 
 TEXTS = ["First line.\nÄ second one: 3.5 km!\n\nLast", "", "猫が好き ok \n x"]
 VERSES = [f"{first} {second} {third}.\n" for first in ("the cat", "a dog", "one bird") for second in ("sees", "likes", "has")
@@ -26,7 +27,7 @@ VERSES = [f"{first} {second} {third}.\n" for first in ("the cat", "a dog", "one 
 @pytest.mark.parametrize("settings", [Characters(name="characters"), Bytes(name="bytes"), Parts(name="pieces", vocabulary=90)])
 def test_tokens_write_the_text_again(settings):
     vocabulary = units.learn(settings, [tf.constant(TEXTS)])
-    alphabet = units.make(settings, vocabulary)
+    alphabet = units.make(settings, {"vocabulary": vocabulary})
     ids = alphabet.ids(tf.constant(TEXTS))
     assert alphabet.end == len(alphabet.sizes) - 1 and int(tf.reduce_min(ids.flat_values)) > 1
     pieces = isinstance(settings, Parts)
@@ -39,7 +40,7 @@ def test_tokens_write_the_text_again(settings):
 
 def test_a_character_that_train_lacks_is_unknown():
     settings = Characters(name="characters", most=3)
-    alphabet = units.make(settings, units.learn(settings, [tf.constant(["aabbcd"])]))
+    alphabet = units.make(settings, {"vocabulary": units.learn(settings, [tf.constant(["aabbcd"])])})
     assert alphabet.ids(tf.constant(["abcd"])).to_list() == [[2, 3, 4, 1]]
 
 
@@ -189,12 +190,52 @@ def test_bits_are_counted_by_bytes_and_the_baseline_by_runs(tmp_path):
     assert 0.0 < cheap.metrics["bits_per_byte"].value < 1.5 < report.metrics["bits_per_byte"].value
 
 
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_preset_gives_the_logits_that_keras_hub_gives(tmp_path, tied):
+    keras_hub = pytest.importorskip("keras_hub")
+    preset = LanguagePreset(name="pretrained", preset=str(tiny.llama(tmp_path / "llama", tied=tied)), lora=None)
+    facts = language_pretrained.learn(preset)
+    alphabet = units.make(Characters(name="characters"), facts)
+    texts = ["the cat.", "TO be or\nnot to be"]
+    ids = alphabet.ids(tf.constant(texts))
+    assert [text.decode() for text in alphabet.texts(ids.to_tensor(0)).numpy()] == texts
+    assert [int(alphabet.sizes[row].sum()) for row in ids.to_list()] == [len(text) for text in texts]
+    writing = SimpleNamespace(most=5, temperature=0.0, top_k=None, top_p=None, repetition=1.0, seed=0)
+    model = language_pretrained.build(preset, size=alphabet.size, end=alphabet.end, facts=facts, writing=writing)
+    backbone = keras_hub.models.Backbone.from_preset(preset.preset)
+    raw = ids[1:].to_tensor(0) - 1
+    hidden = backbone({"token_ids": raw, "padding_mask": tf.ones_like(raw)})
+    logits = model({"tokens": tf.pad(raw + 1, [[0, 0], [0, 1]])}).numpy()
+    np.testing.assert_allclose(logits[..., 1:], backbone.token_embedding(hidden, reverse=True).numpy(), atol=1e-4)
+    assert (logits[..., 0] < -1e8).all()
+    prompts = [[alphabet.end, *row] for row in ids.to_list()]
+    given = model({"prompt": tf.ragged.constant(prompts, dtype=tf.int32).to_tensor(0)})["tokens"].numpy()
+    for row, prompt in zip(given, prompts):
+        assert [token for token in row.tolist() if token] == by_hand(model, prompt, 5)
+
+
+def test_lora_trains_its_changes_alone_and_a_preset_of_another_shape_is_refused(tmp_path):
+    pytest.importorskip("keras_hub")
+    preset = LanguagePreset(name="pretrained", preset=str(tiny.llama(tmp_path / "llama")), lora=2)
+    facts = language_pretrained.learn(preset)
+    alphabet = units.make(Characters(name="characters"), facts)
+    model = language_pretrained.build(preset, size=alphabet.size, end=alphabet.end, facts=facts, writing=SimpleNamespace(most=5))
+    assert len(model.trainable_variables) == 2 * 4 * 2 and all("lora" in variable.name for variable in model.trainable_variables)
+    other = LanguagePreset(name="pretrained", preset=str(tiny.bert(tmp_path / "bert")))
+    with pytest.raises(ConfigError, match=r"model\.preset.*BertBackbone.*model\.name: transformer"):
+        language_pretrained.learn(other)
+    scaled = facts["backbone"]["config"] | {"rope_frequency_adjustment_factor": 8.0}
+    with pytest.raises(ConfigError, match="scaled wavelengths"):
+        language_pretrained.shape_of(scaled, 0.0)
+
+
 @pytest.mark.parametrize(("change", "message"), [
     ("writing: {most: 300}", r"writing\.most.*model\.length is 256"), ("model: {name: transformer, width: 30}", r"model\.width.*6 heads"),
     ("model: {name: transformer, groups: 4}", r"model\.groups.*4"), ("tokens: {name: letters}", r"tokens.*characters"),
-    ("data: {source: text}", r"data\.path")])
+    ("data: {source: text}", r"data\.path"), ("model: {name: pretrained, preset: x}\ntokens: {name: bytes}", "brings its own tokens")])
 def test_wrong_settings_are_named(change, message):
     sections = {"task": "task: nlp.language_model", "data": "data: {source: text, path: /}", "model": "model: {name: transformer}"}
-    sections[change.partition(":")[0]] = change
+    for line in change.splitlines():
+        sections[line.partition(":")[0]] = line
     with pytest.raises(ConfigError, match=message):
         from_text("\n".join(sections.values()) + "\n", file="x.yaml")

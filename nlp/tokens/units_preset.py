@@ -1,0 +1,83 @@
+"""The tokens of a language model's preset. Numbers are the preset's plus 1, so that 0 is always padding."""
+
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from nlp.tokens import preset as preset_tokens
+from nlp.tokens.subwords import BEGIN
+from nlp.tokens.units import Alphabet
+from pipelines.base.errors import ConfigError
+
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # a byte in SentencePiece's names
+_SPECIAL = re.compile(r"<.*>|\[.*\]")  # marks that write nothing
+
+
+class PresetTokens(Alphabet):
+    """Texts without marks; a document's end is that of the preset.
+
+    Args:
+        kept: the fact `tokenizer`.
+    """
+
+    learns = False
+
+    def __init__(self, kept: Mapping[str, Any]):
+        self.tokenizer = preset_tokens.restored(dict(kept))
+        names = [self.tokenizer.id_to_token(number) for number in range(int(self.tokenizer.vocabulary_size()))]
+        merged = hasattr(self.tokenizer, "merges")
+        special = set(getattr(self.tokenizer, "unsplittable_tokens", None) or ())
+        self.strings = [b"" if name in special or (_SPECIAL.fullmatch(name) and not _BYTE.fullmatch(name)) else
+                        _bytes_of(name) if merged else _bytes_of_piece(name) for name in names]
+
+    @property
+    def end(self) -> int:
+        number = getattr(self.tokenizer, "end_token_id", None)
+        if number is None:
+            raise ConfigError("model.preset: its tokenizer has no token that ends a text")
+        return int(number) + 1
+
+    @property
+    def size(self) -> int:
+        return 1 + len(self.strings)
+
+    @property
+    def resources(self) -> tuple[Any, ...]:
+        return tuple(one for one in tf.train.TrackableView(self.tokenizer).descendants()
+                     if isinstance(one, tf.saved_model.experimental.TrackableResource))
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        return np.array([0, *map(len, self.strings)], np.int32)
+
+    def ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        ids = self.tokenizer(texts)
+        if not isinstance(ids, tf.RaggedTensor):  # outside of a graph it gives lists
+            ids = tf.ragged.constant(ids, dtype=tf.int32, ragged_rank=1)
+        ids = tf.cast(ids, tf.int32) + 1
+        return tf.ragged.boolean_mask(ids, ids > 0)  # in a graph, 0 stands for bytes that a small vocabulary lacks
+
+    def texts(self, ids: tf.Tensor) -> tf.Tensor:
+        parts = tf.gather(tf.constant([b"", *self.strings]), ids)
+        return tf.strings.unicode_transcode(tf.strings.reduce_join(parts, axis=-1), "UTF-8", "UTF-8", errors="ignore")
+
+
+def _bytes_of(name: str) -> bytes:
+    """Of byte-pair encoding's names, in which each byte is a letter (Radford et al. 2019)."""
+    known = _letters()
+    return bytes(known[one] for one in name) if all(one in known for one in name) else name.encode()
+
+
+def _letters() -> dict[str, int]:
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [number for number in range(256) if number not in plain]
+    return {chr(number): number for number in plain} | {chr(256 + place): number for place, number in enumerate(others)}
+
+
+def _bytes_of_piece(name: str) -> bytes:
+    match = _BYTE.fullmatch(name)
+    return bytes([int(match[1], 16)]) if match else name.replace(BEGIN, " ").encode()
