@@ -65,8 +65,8 @@ def fit(train: Source, sizes: np.ndarray, length: int) -> Baseline:
         train: windows, of which each second half is the next one's first.
         sizes: bytes of each token.
     """
-    stream = np.concatenate([train.gather(np.arange(min(len(train), max(1, MOST // length))))[TOKENS].numpy()[:, :length].ravel()])
-    stream = stream[stream > 0].tolist()
+    windows = train.gather(np.arange(min(len(train), max(1, MOST // length))))[TOKENS].numpy()[:, :length]
+    stream = windows[windows > 0].tolist()
     followed: list[dict[tuple[int, ...], dict[int, int]]] = [defaultdict(dict) for _ in range(ORDER)]
     for order in range(ORDER):
         table = followed[order]
