@@ -149,27 +149,25 @@ def windows(documents: Source, alphabet: units.Alphabet, length: int, *, packed:
         documents: with their `texts`.
         packed: one behind the other, twice as long as a window; else each document by itself.
     """
-    texts, pieces, owners, starts = _texts(documents), [], [], []
-    each = []
-    for number in range(len(documents)):
-        ids = alphabet.ids(texts[number:number + 1]).flat_values.numpy()
-        each.append(np.concatenate([[alphabet.end], ids, [alphabet.end]]).astype(np.int32))
-    if packed:
-        stream = np.concatenate([*(one[:-1] for one in each), [alphabet.end]]).astype(np.int32)
-        owner = np.repeat(np.arange(len(each)), [len(one) - 1 for one in each])
-        each, size = [stream], 2 * length
-    else:
-        size = length
-    for number, one in enumerate(each):
-        for start in range(0, len(one) - 1, length):
-            window = one[start:start + size + 1]
-            pieces.append(np.pad(window, (0, size + 1 - len(window))))
-            owners.append(int(owner[start]) if packed else number)
-            starts.append(start)
+    texts = _texts(documents)
+    each = [np.concatenate([[alphabet.end], alphabet.ids(texts[number:number + 1]).flat_values.numpy(), [alphabet.end]]).astype(np.int32)
+            for number in range(len(documents))]
+    if packed:  # the end of a document stands before the next one
+        each = [np.concatenate([*(one[:-1] for one in each), [alphabet.end]]).astype(np.int32)]
+    parts = [_cut(one, length, 2 * length if packed else length) for one in each]
+    owners = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    starts = np.concatenate([np.arange(len(part)) * length for part in parts])
     digest = hashlib.sha256(f"{documents.fingerprint()} {length} {packed} {alphabet.strings}".encode()).hexdigest()[:16]
-    groups = np.array(owners) if len(documents) > 1 and not packed else None
 
     def name(number: int) -> str:
-        return f"{documents.name(owners[number])} from token {starts[number]:,}" if not packed else f"window {number:,} of train"
+        return f"window {number:,} of train" if packed else f"{documents.name(int(owners[number]))} from token {starts[number]:,}"
 
-    return ArraySource({TOKENS: np.stack(pieces)}, title="windows", names=name, groups=groups, fingerprint=digest)
+    return ArraySource({TOKENS: np.concatenate(parts)}, title="windows", names=name, fingerprint=digest,
+                       groups=owners if len(documents) > 1 and not packed else None)
+
+
+def _cut(ids: np.ndarray, step: int, size: int) -> np.ndarray:
+    """Windows of `size` tokens and the one before them, [n, size + 1], each `step` behind the last, padded with 0."""
+    count = -(-(len(ids) - 1) // step)
+    padded = np.pad(ids, (0, max(0, (count - 1) * step + size + 1 - len(ids))))
+    return np.lib.stride_tricks.sliding_window_view(padded, size + 1)[::step][:count]

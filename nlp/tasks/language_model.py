@@ -1,6 +1,6 @@
 """nlp.language_model: what comes next in a running text."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -8,12 +8,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nlp.data import requests
 from nlp.data.documents import TOKENS, load_documents
 from nlp.data.facts import LanguageFacts
 from nlp.metrics import next_tokens
 from nlp.settings import LANGUAGE_MODELS, LanguageModel
-from nlp.tasks.texts import SENTENCES, TextRequests
+from nlp.tasks.texts import TextRequests
 from nlp.tokens import units
 from nlp.tokens.base import PAD, joined
 from pipelines.base.formatting import escaped
@@ -22,9 +21,9 @@ from pipelines.data.source import Source, Tensors
 from pipelines.outputs.tokens import cross_entropy
 from pipelines.serving.output import WARNING
 from pipelines.task import intervals
-from pipelines.task.contract import Answers, Condensed, Features, Input, Output, Read, Requests, Signature, Splits, Task
-from pipelines.task.form import Field
+from pipelines.task.contract import Answers, Condensed, Features, Input, Output, Requests, Signature, Splits, Task
 from pipelines.task.results import Baseline, Judgement
+from pipelines.task.units import Units, units_of
 
 if TYPE_CHECKING:
     from pipelines.monitoring.tensorboard import Writer
@@ -57,7 +56,7 @@ class Documents(Input):
 
     @cached_property
     def requests(self) -> Requests:
-        return Beginnings(self)
+        return TextRequests(self)
 
     def splits(self) -> Splits:
         return load_documents(self.experiment, self.facts)
@@ -77,6 +76,10 @@ class Documents(Input):
         tokens = tf.gather(tokens, begin[:, None] + tf.range(size), batch_dims=1)
         return {TOKENS: tokens}, {TOKENS: tokens}
 
+    def units(self, source: Source) -> Units:
+        """Documents, where there are several."""
+        return units_of(source, None if source.groups is None else "document")
+
     def raw_spec(self) -> dict[str, tf.TensorSpec]:
         return {"text": tf.TensorSpec([None], tf.string)}
 
@@ -89,28 +92,6 @@ class Documents(Input):
         long = whole.row_lengths() > room
         warning = tf.where(long, f"the text has more than the {room} tokens that are seen; its end counts", "")
         return {"prompt": whole[:, -room:].to_tensor(PAD), WARNING: warning}
-
-
-class Beginnings(TextRequests):
-    """Texts that are to be written on."""
-
-    input: Documents  # type: ignore[assignment]
-
-    @property
-    def _data(self) -> Any:
-        return self.input.experiment.data
-
-    def read(self, inputs: list[str]) -> Iterator[Read]:
-        yield from requests.read_texts(inputs, self._data)
-
-    def take(self, sent: Any) -> dict[str, Any]:
-        return requests.request_example(sent, self._data)
-
-    def form(self) -> list[Field]:
-        return [Field("text")]
-
-    def typical(self) -> list[dict[str, Any]]:
-        return [{"text": text.encode()} for text in SENTENCES]
 
 
 class NextTokens(Output):

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from nlp import tokens
 from nlp.data import number_splits, requests, splits
-from nlp.settings import TextClassification, TextRegression, text_keys
+from nlp.settings import TextClassification, TextData, TextRegression, text_keys
 from nlp.tokens.base import PAD
 from nlp.tokens.offsets import placed_tokens
 from pipelines.base.errors import ConfigError
@@ -154,14 +154,19 @@ class TextRequests(Requests):
     sends = 'a text; in JSON a text or an object of columns such as {"text": "..."}'
     input: Texts
 
+    @property
+    def data(self) -> TextData:
+        """Which columns of a table are read."""
+        return self.input.experiment.data
+
     def read(self, inputs: list[str]) -> Iterator[Read]:
-        yield from requests.read_texts(inputs, self.input.experiment.data)
+        yield from requests.read_texts(inputs, self.data)
 
     def take(self, sent: Any) -> dict[str, Any]:
-        return requests.request_example(sent, self.input.experiment.data)
+        return requests.request_example(sent, self.data)
 
     def form(self) -> list[Field]:
-        keys = [str(key) for key in text_keys(self.input.experiment.data)]
+        keys = [str(key) for key in text_keys(self.data)]
         return [Field("text", key) for key in keys] if len(keys) > 1 else [Field("text")]
 
     def typical(self) -> list[dict[str, Any]]:

@@ -1,6 +1,5 @@
 """nlp.translation: texts that are written from texts, such as sentences in another language, or summaries."""
 
-from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -8,11 +7,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nlp.data import requests
 from nlp.data.facts import WrittenFacts
 from nlp.data.translations import load_translations
 from nlp.metrics import translation_memory, translations
-from nlp.settings import WRITERS, TextTranslation
+from nlp.settings import WRITERS, TextData, TextTranslation
 from nlp.tasks.texts import TextRequests, Texts
 from nlp.tokens import written
 from nlp.tokens.base import FIRST, PAD, Tokenizer
@@ -20,8 +18,7 @@ from pipelines.base.formatting import escaped
 from pipelines.data.lengths import Lengths
 from pipelines.data.source import Source, Tensors
 from pipelines.outputs.tokens import COUNT, WHOLE, WRITTEN, Tokens
-from pipelines.task.contract import Answers, Features, Read, Requests, SetScores, Splits, Task
-from pipelines.task.form import Field
+from pipelines.task.contract import Answers, Features, Requests, SetScores, Splits, Task
 from pipelines.task.results import Baseline, Judgement
 
 if TYPE_CHECKING:
@@ -81,14 +78,9 @@ class SentenceRequests(TextRequests):
 
     input: Sentences
 
-    def read(self, inputs: list[str]) -> Iterator[Read]:
-        yield from requests.read_texts(inputs, self.input.experiment.data.read)
-
-    def take(self, sent: Any) -> dict[str, Any]:
-        return requests.request_example(sent, self.input.experiment.data.read)
-
-    def form(self) -> list[Field]:
-        return [Field("text")]
+    @property
+    def data(self) -> TextData:
+        return self.input.experiment.data.read
 
 
 class Written(Tokens):

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.data.source import Source, Tensors
+from pipelines.outputs.tokens import behind
 from pipelines.task.contract import Answers, Features, Requests, Splits
 from pipelines.task.results import Baseline
 from speech.data import pretrained
@@ -115,10 +116,7 @@ class WhisperTranscript(Transcript):
 
     def _behind(self, outputs: tf.Tensor, targets: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Logits behind the prompt and each token, the tokens that stand there, and which of them count: [batch, most + 1, ...]."""
-        counts, tokens = targets["token_count"], tf.pad(targets["tokens"], [[0, 0], [0, 1]])
-        number = tf.range(tf.shape(tokens)[1])[None]
-        truth = tf.where(number == counts[:, None], self.facts["marks"]["end"], tokens)
-        return outputs[:, len(self.input.prompt) - 1:], truth, tf.cast(number <= counts[:, None], tf.float32)
+        return behind(outputs[:, len(self.input.prompt) - 1:], targets["tokens"], targets["token_count"], self.facts["marks"]["end"])
 
     def loss(self, outputs: tf.Tensor, targets: Any, training: bool) -> tf.Tensor:
         """Cross-entropy in nats, the mean over each recording's tokens, [batch] float32."""
