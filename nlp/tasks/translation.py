@@ -18,6 +18,7 @@ from pipelines.base.formatting import escaped
 from pipelines.data.lengths import Lengths
 from pipelines.data.source import Source, Tensors
 from pipelines.outputs.tokens import COUNT, WHOLE, WRITTEN, Tokens
+from pipelines.serving.output import WARNING
 from pipelines.task.contract import Answers, Features, Requests, SetScores, Splits, Task
 from pipelines.task.results import Baseline, Judgement
 
@@ -60,6 +61,14 @@ class Sentences(Texts):
     def prepare(self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None, epoch: tf.Tensor | None = None,
                 ) -> tuple[Tensors, Tensors]:  # type: ignore[override]
         return {name: examples[name] for name in ("tokens", WRITTEN) if name in examples}, {}
+
+    def receive(self, raw: Tensors) -> Tensors:
+        """As Texts; a text that is longer than what is read is warned of."""
+        ids, limit = self._both[1].ids(raw["text"]), self.experiment.limit
+        cut = self._padded(ids[:, :limit])
+        long = ids.row_lengths() > limit
+        return {**cut, WARNING: tf.where(long, f"the text is longer than the {limit} tokens that are read (tokens.limit)",
+                                         self._warnings(raw["text"], cut["tokens"]))}
 
     def _others(self, raw: Tensors) -> Tensors:
         """The text that is to be written as tokens, with their count, and whether that is all of it."""

@@ -188,6 +188,9 @@ def test_long_texts_are_counted_and_their_ends_not_learned(tmp_path):
     task.facts = splits.facts
     examples = task.input.decode_batch(splits.train.gather(tf.range(8, dtype=tf.int64)))
     assert examples["written"].shape[1] == 4 and 0 in examples["whole"].numpy()
+    sent = task.input.receive({"text": tf.constant(["a", "a golden bed in Bern.", ""])})
+    assert sent["tokens"].shape[1] == 4
+    assert [b"longer than the 4" in warning or warning for warning in sent["warning"].numpy()] == [b"", True, b"the text is empty"]
     one = task.input.decode({name: value[0] for name, value in splits.train.gather(tf.range(1, dtype=tf.int64)).items()})
     counts = {"tokens": "length", "written": "count"}
     for name, value in examples.items():
