@@ -11,6 +11,7 @@ from nlp.data.rows import Rows
 from nlp.data.sources import Read, open_unlabelled, read_shipped_tables
 from nlp.settings import DocumentData, LanguageModel
 from nlp.tokens import units
+from nlp.tokens.alphabet import Alphabet
 from pipelines.base.errors import DataError
 from pipelines.data import text_rows
 from pipelines.data.divide import divide
@@ -142,7 +143,7 @@ def _ends(source: Source, data: DocumentData, opened: Opened) -> tuple[Source, S
     return found[0], found[1], found[2], [note]
 
 
-def windows(documents: Source, alphabet: units.Alphabet, length: int, *, packed: bool) -> ArraySource:
+def windows(documents: Source, alphabet: Alphabet, length: int, *, packed: bool) -> ArraySource:
     """Windows of documents.
 
     Args:

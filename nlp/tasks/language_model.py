@@ -14,6 +14,7 @@ from nlp.metrics import next_tokens
 from nlp.settings import LANGUAGE_MODELS, LanguageModel
 from nlp.tasks.texts import TextRequests
 from nlp.tokens import units
+from nlp.tokens.alphabet import Alphabet
 from nlp.tokens.base import PAD, joined
 from pipelines.base.formatting import escaped
 from pipelines.data import draws
@@ -48,7 +49,7 @@ class Documents(Input):
             lambda: self.alphabet.resources)
 
     @property
-    def alphabet(self) -> units.Alphabet:
+    def alphabet(self) -> Alphabet:
         cached = getattr(self, "_alphabet", None)
         if cached is None or cached[0] is not self.facts:
             self._alphabet = cached = self.facts, units.make(self.experiment.cutting, self.facts)

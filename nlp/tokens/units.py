@@ -5,71 +5,19 @@ Number 0 is padding, 1 a character that train lacks, the last one the end of a d
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from nlp.settings import UNITS, Pieces
 from nlp.tokens import written
+from nlp.tokens.alphabet import Alphabet
 from nlp.tokens.base import FIRST, UNKNOWN, joined
 from pipelines.config.schema import Section
 
 LINE = "\ue001"  # the end of a line, while blanks become single ones; no text has it, since `written` takes it out
 EVERYTHING = 1 << 30
-
-
-class Alphabet:
-    """Of the tokens that `strings` write, from FIRST on.
-
-    Args:
-        settings: the section `tokens`.
-        vocabulary: what was learned.
-    """
-
-    learns: ClassVar[bool] = True
-
-    def __init__(self, settings: Any, vocabulary: list[str]):
-        self.settings, self.strings = settings, self.strings_of(vocabulary)
-
-    @staticmethod
-    def learn(settings: Any, batches: Iterable[tf.Tensor]) -> list[str]:
-        """The vocabulary, of train's texts, [n] string each."""
-        return []
-
-    @staticmethod
-    def strings_of(vocabulary: list[str]) -> list[bytes]:
-        return [one.encode() for one in vocabulary]
-
-    @property
-    def end(self) -> int:
-        """The end of a document, and what stands before it."""
-        return FIRST + len(self.strings)
-
-    @property
-    def size(self) -> int:
-        """How many tokens there are."""
-        return FIRST + len(self.strings) + 1
-
-    @property
-    def resources(self) -> tuple[Any, ...]:
-        """Tables and the like that `ids` reads, which a saved model has to hold."""
-        return ()
-
-    @property
-    def sizes(self) -> np.ndarray:
-        """Bytes that each token stands for, [size] int32."""
-        return np.array([0, 1, *map(len, self.strings), 0], np.int32)
-
-    def ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """[n] string -> [n, None] int32."""
-        raise NotImplementedError
-
-    def texts(self, ids: tf.Tensor) -> tf.Tensor:
-        """What tokens [n, time] int32 write, [n] string; padding and the end write nothing."""
-        parts = tf.gather(tf.constant([b"", b"", *self.strings, b""]), ids)
-        joined = tf.strings.reduce_join(parts, axis=-1)
-        return tf.strings.unicode_transcode(joined, "UTF-8", "UTF-8", errors="ignore")
 
 
 class Characters(Alphabet):

@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from nlp.tokens import preset as preset_tokens
+from nlp.tokens.alphabet import Alphabet
 from nlp.tokens.subwords import BEGIN
-from nlp.tokens.units import Alphabet
 from pipelines.base.errors import ConfigError
 
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # a byte in SentencePiece's names
