@@ -81,6 +81,9 @@ def input_of(task: Task) -> tf.TensorSpec:
         names = f" ({listed(inputs, 'and')})" if isinstance(inputs, dict) else ""
         raise ConfigError(f"{task.experiment.task}: this model takes {len(flat)} inputs{names}; only models of one tensor of numbers are "
                           "converted. Export it --for server")
+    if isinstance(inputs, dict):
+        raise ConfigError(f"{task.experiment.task}: this model takes its input by name ({listed(inputs, 'and')}), as those do that write "
+                          "texts in a loop; only models of one tensor of numbers are converted. Export it --for server")
     if flat[0].dtype == tf.string:
         raise ConfigError(f"{task.experiment.task}: this model takes texts, and other runtimes know numbers alone; export it --for server")
     return tf.TensorSpec(flat[0].shape, flat[0].dtype)

@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from extensions.convert.core import core_of
+from extensions.convert.core import core_of, input_of
 from extensions.convert.decoders.texts import decode, farmhash, words
 from extensions.convert.decoding import decoder_of
 from extensions.convert.quick import QuickPredictor
 from nlp import tokens
 from nlp.settings import Hashed, Words
 from nlp.tasks.classification import Classification
+from nlp.tasks.translation import Translation
+from pipelines.base.errors import ConfigError
 from pipelines.config.load import from_dict
 from pipelines.machine import devices
 from pipelines.runs.folder import RunFolder
@@ -57,6 +59,14 @@ def test_the_short_way_is_taken_for_plain_texts_alone():
     assert found.tolist() == task.input.receive({"text": tf.constant(["is that there?"])})["tokens"].numpy().tolist() == [[2, 1, 3, 1]]
     for text in ("", " ", "nothing known", "caf\u00e9 is"):  # of the first three is warned
         assert decoder.decode({"text": text.encode()}) is None
+
+
+def test_a_model_that_writes_texts_is_served_as_it_is():
+    values = {"task": "nlp.translation", "data": {"source": "table", "path": "x.csv"},
+              "model": {"name": "transformer", "width": 16, "heads": 2}}
+    experiment = from_dict(values, check_paths=False)
+    with pytest.raises(ConfigError, match=r"takes its input by name \(tokens\).*--for server"):
+        input_of(Translation(experiment, {"vocabulary": ["a", "b", "\u2581a"]}))
 
 
 @pytest.mark.parametrize("threshold", [0.4, 0.9])
