@@ -33,11 +33,14 @@ def learn(settings: LanguagePreset) -> dict[str, Any]:
     facts = {"encoder": record(preset), "backbone": description(backbone), "tokenizer": preset_tokens.kept(tokenizer)}
     facts["backbone"]["config"]["tie_word_embeddings"] = bool(backbone.token_embedding.tie_weights)  # which keras-hub leaves out
     shape_of(facts["backbone"]["config"], settings.dropout)
+    window = facts["backbone"]["config"].get("sliding_window")
+    if window is not None and window < settings.length:
+        raise ConfigError(f"model.length: {settings.length} tokens, and {settings.preset} sees {window} at a time; lower it")
     return facts
 
 
 def shape_of(config: dict[str, Any], dropout: float) -> Shape:
-    """Raises ConfigError where places are turned in another way, or not all before are seen."""
+    """Raises ConfigError where places are turned in another way."""
     if any(config.get(name) is not None for name in SCALED) or config.get("rope_position_scaling_factor", 1.0) != 1.0 or (
             config.get("rope_scaling_factor", 1.0) != 1.0):
         raise ConfigError("model.preset: it turns places by scaled wavelengths, which is not built")

@@ -1,5 +1,6 @@
 """What ways of cutting running texts into tokens have in common. In graph, with TensorFlow alone."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
@@ -9,7 +10,7 @@ import tensorflow as tf
 from nlp.tokens.base import FIRST
 
 
-class Alphabet:
+class Alphabet(ABC):
     """Of the tokens that `strings` write, from FIRST on.
 
     Args:
@@ -51,9 +52,9 @@ class Alphabet:
         """Bytes that each token stands for, [size] int32."""
         return np.array([0, 1, *map(len, self.strings), 0], np.int32)
 
+    @abstractmethod
     def ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """[n] string -> [n, None] int32."""
-        raise NotImplementedError
 
     def texts(self, ids: tf.Tensor) -> tf.Tensor:
         """What tokens [n, time] int32 write, [n] string; padding and the end write nothing."""

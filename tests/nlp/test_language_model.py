@@ -214,6 +214,23 @@ def test_a_preset_gives_the_logits_that_keras_hub_gives(tmp_path, tied):
         assert [token for token in row.tolist() if token] == by_hand(model, prompt, 5)
 
 
+@pytest.mark.parametrize("kind", ["LlamaBackbone", "MistralBackbone"])
+def test_networks_of_the_same_shape_are_read(kind):
+    keras_hub = pytest.importorskip("keras_hub")
+    backbone = getattr(keras_hub.models, kind)(vocabulary_size=40, num_layers=2, num_query_heads=4, num_key_value_heads=2, hidden_dim=16,
+                                               intermediate_dim=24)
+    for number, weight in enumerate(backbone.weights):
+        weight.assign(np.random.default_rng(number).normal(0.3, 0.3, weight.shape))
+    config = {**backbone.get_config(), "tie_word_embeddings": backbone.token_embedding.tie_weights}
+    model = LanguageNetwork(language_pretrained.shape_of(config, 0.0), 41, 2, SimpleNamespace(most=3))
+    raw = tf.constant(np.random.default_rng(0).integers(0, 40, (2, 9)), tf.int32)
+    model({"tokens": raw})
+    language_pretrained._read(model, backbone)
+    hidden = backbone({"token_ids": raw, "padding_mask": tf.ones_like(raw)})
+    np.testing.assert_allclose(model({"tokens": tf.pad(raw + 1, [[0, 0], [0, 1]])}).numpy()[..., 1:],
+                               backbone.token_embedding(hidden, reverse=True).numpy(), atol=1e-4)
+
+
 def test_lora_trains_its_changes_alone_and_a_preset_of_another_shape_is_refused(tmp_path):
     pytest.importorskip("keras_hub")
     preset = LanguagePreset(name="pretrained", preset=str(tiny.llama(tmp_path / "llama")), lora=2)
