@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from nlp import encode, tokens
 from nlp.check_answers import check_answers
+from nlp.check_dialogues import check_dialogues
 from nlp.check_documents import check_documents
 from nlp.check_tags import check_tags
 from nlp.check_translations import check_translations
@@ -79,7 +80,7 @@ def check_texts(experiment: TextClassification, progress: Callable[[int, int], N
 
 CHECKS: dict[str, Callable[..., Check]] = {"nlp.classification": check_texts, "nlp.tagging": check_tags,
                                            "nlp.question_answering": check_answers, "nlp.translation": check_translations,
-                                           "nlp.language_model": check_documents}
+                                           "nlp.language_model": check_documents, "nlp.dialogue": check_dialogues}
 
 
 def foreign(task: Classification, source: Source) -> str | None:

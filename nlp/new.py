@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from nlp import new_answers, new_language, new_tags, new_translations
+from nlp import new_answers, new_dialogues, new_language, new_tags, new_translations
 from nlp.data.inspection import ROLES as ROLES
 from nlp.data.inspection import Seen, look
 from nlp.data.ngrams import SHORT, Grams, ngram_counts, ngrams_for
@@ -23,7 +23,7 @@ from pipelines.encoders.listing import FOLDS_CHOOSE, choices, noted
 from pipelines.encoders.presets import Preset
 
 TASKS = ("classification", "regression", "pair_classification", "pair_regression", "pair_ranking", "tagging",
-         "question_answering", "translation", "language_model")
+         "question_answering", "translation", "language_model", "dialogue")
 _UNEVEN = 5.0  # largest class over smallest from which a comment says how to weigh classes
 _FEWEST = 10  # texts without which there is nothing to divide
 _NEIGHBOURS = {2: "pairs", 3: "up to triples"}
@@ -49,6 +49,11 @@ def draft(path: Path, asked: Asked) -> Draft:
     if asked.task == "question_answering":
         raise DataError(f"{path}: holds no questions with answers in passages: JSON as SQuAD has it, or a table with columns such as "
                         "question, context and answers, whose answers stand in the passages (docs/text.md)")
+    if asked.task in (None, "dialogue") and not asked.columns and (column := new_dialogues.column_of(path)):
+        return new_dialogues.draft(path, column)
+    if asked.task == "dialogue":
+        raise DataError(f"{path}: holds no dialogues: JSON lines or Parquet with a column messages, each with role and content "
+                        "(docs/writing.md)")
     if asked.task in (None, "translation") and (pair := new_translations.columns_of(path, asked)):
         return new_translations.draft(path, pair)
     if asked.task == "translation":

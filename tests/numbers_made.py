@@ -96,6 +96,14 @@ def verses(folder: Path, count: int = 200) -> list[str]:
     return [f"data.path={folder / 'verses.txt'}"]
 
 
+def dialogues(folder: Path, count: int = 120) -> list[str]:
+    """Questions that are answered in one way."""
+    draw = np.random.default_rng(0)
+    said = [(str(draw.choice(["find", "see", "take"])), str(draw.choice(["bed", "room", "taxi"]))) for _ in range(count)]
+    (folder / "dialogues.csv").write_text("asked,answered\n" + "".join(f"{verb} a {thing},{thing} {verb}\n" for verb, thing in said))
+    return [f"data.path={folder / 'dialogues.csv'}"]
+
+
 def tones(folder: Path, count: int = 120) -> list[str]:
     """A table of recordings of a tone at 8 kHz with its height in semitones above 200 Hz."""
     import soundfile

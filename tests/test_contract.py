@@ -174,6 +174,14 @@ model: {name: transformer, length: 32, width: 16, depth: 2, heads: 4, groups: 2,
 writing: {most: 12}
 train: {batch_size: 16, learning_rate: {peak: 0.01}}
 """
+DIALOGUES = """
+task: nlp.dialogue
+data: {source: messages, path: '', text_key: [asked, answered], validation: 0.2, test: 0.2}
+model: {name: pretrained, preset: '', length: 48, lora: 2}
+writing: {most: 8}
+evaluate: {answers: 4, form: '[a-z ]*'}
+train: {batch_size: 16, learning_rate: {peak: 0.01}}
+"""
 TUNED = "limit: 24, finetune: {name: whole, learning_rate: 0.001}"
 SOUND_NUMBERS = """
 task: speech.regression
@@ -257,6 +265,7 @@ CASES = {
     "nlp.language_model/pretrained": Case(
         VERSES, ("model={name: pretrained, preset: '', length: 32, lora: 2}", "train.learning_rate.peak=0.001"), texts, tiny.llama,
         numbers_made.verses),
+    "nlp.dialogue": Case(DIALOGUES, (), texts, tiny.chatting, numbers_made.dialogues),
     "nlp.translation": Case(TRANSLATIONS, (), texts, data=numbers_made.translations),
     "recsys.ranking": Case(RANKING, (), lambda folder, splits: ['{"user": "3", "item": "5"}', '{"user": "nobody", "item": "7"}']),
     "recsys.ranking/factors": Case(FACTORS, (), lambda folder, splits: ['{"user": "3", "item": "5"}', '{"user": "nobody", "item": "7"}']),

@@ -69,6 +69,7 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "nlp.language_model/transformer": (test_contract.VERSES, ("data.path=MADE/verses.txt",)),
     "nlp.language_model/pretrained": (test_contract.VERSES, (
         "data.path=MADE/verses.txt", "model={name: pretrained, preset: PRESET/llama, length: 32, lora: 2}")),
+    "nlp.dialogue/pretrained": (test_contract.DIALOGUES, ("data.path=MADE/dialogues.csv", "model.preset=PRESET/chatting")),
     "nlp.translation/transformer": (test_contract.TRANSLATIONS, ("data.path=MADE/translations.tsv",)),
     "nlp.question_answering/pretrained windows": (test_contract.ANSWERS, ("data.path=MADE/answers.json", "model.preset=PRESET/bert")),
     "recsys.sequential/sasrec": ("recsys/quickstart", ("model={name: sasrec, length: 5, width: 4, taste: true}",)),
@@ -134,12 +135,12 @@ def rehearsed(tmp_path_factory) -> dict[str, dict]:
     """Name -> what came of it; all in one process, so that TensorFlow is imported once."""
     folder, cases = tmp_path_factory.mktemp("rehearsal"), dict(CASES)
     if all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text")):
-        for encoder in (tiny.bert, tiny.efficientnet, tiny.llama, tiny.pyramid, tiny.whisper):
+        for encoder in (tiny.bert, tiny.efficientnet, tiny.llama, tiny.chatting, tiny.pyramid, tiny.whisper):
             encoder(folder / encoder.__name__)
     else:
         cases = {name: case for name, case in cases.items() if "PRESET" not in str(case)}
     for make in (numbers_made.pictures, numbers_made.texts, numbers_made.pairs, numbers_made.tagged, numbers_made.answers,
-                 numbers_made.translations, numbers_made.verses, numbers_made.tones):
+                 numbers_made.translations, numbers_made.verses, numbers_made.dialogues, numbers_made.tones):
         make(folder)
     boxed_pictures.table(boxed_pictures.made(40), folder / "boxes")
     boxed_pictures.masks(boxed_pictures.made(40), folder / "things")

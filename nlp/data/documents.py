@@ -23,7 +23,7 @@ from pipelines.stores.remote import local
 from pipelines.task.contract import Splits
 
 ALONE = 10  # documents below which shares for validation and test are their ends, and not some of them
-TOKENS = "tokens"
+TOKENS, ANSWERED = "tokens", "answered"  # of dialogues, which tokens stand in an answer
 LEARNED = ("vocabulary", "encoder", "backbone", "tokenizer")  # facts of tokens and of a preset
 
 

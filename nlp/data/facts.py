@@ -74,3 +74,12 @@ class LanguageFacts(Facts):
     encoder: EncoderRecord | None = None
     backbone: KerasObject | None = None
     tokenizer: KerasTokenizer | None = None
+
+
+class DialogueFacts(LanguageFacts):
+    """Of nlp.dialogue: `template` writes dialogues as text."""
+
+    encoder: EncoderRecord
+    backbone: KerasObject
+    tokenizer: KerasTokenizer
+    template: Annotated[str, Field(min_length=1, max_length=100_000)]

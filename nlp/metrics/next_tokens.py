@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nlp.data.documents import TOKENS
+from nlp.data.documents import ANSWERED, TOKENS
 from pipelines.base import figures
 from pipelines.data.source import Source
 from pipelines.task import intervals
@@ -87,21 +87,22 @@ def fit(train: Source, sizes: np.ndarray, length: int) -> Baseline:
         return share
 
     def answers(source: Source) -> Arrays:
-        tokens = source.gather(np.arange(len(source)))[TOKENS].numpy()[:, :length + 1]
+        values = source.gather(np.arange(len(source)))
+        tokens = values[TOKENS].numpy()[:, :length + 1]
         losses = np.zeros((len(tokens), length))
         for row, window in enumerate(tokens.tolist()):
             for place in range(1, len(window)):
                 if window[place] == 0:
                     break
                 losses[row, place - 1] = -np.log(chance(window[max(0, place - ORDER + 1):place], window[place]))
-        return summed(losses, tokens[:, 1:], sizes)
+        own = values[ANSWERED].numpy() if ANSWERED in values else tokens > 0
+        return summed(losses, tokens[:, 1:], sizes, own[:, 1:])
 
     return Baseline(f"counts of runs of up to {ORDER} tokens", answers=answers)
 
 
-def summed(losses: np.ndarray, tokens: np.ndarray, sizes: np.ndarray) -> Arrays:
-    """What is kept of losses [n, length] of tokens [n, length] int32."""
-    own = tokens > 0
+def summed(losses: np.ndarray, tokens: np.ndarray, sizes: np.ndarray, own: np.ndarray) -> Arrays:
+    """What is kept of losses [n, length] of tokens [n, length] int32, of which those count that are `own` [n, length] bool."""
     place = np.minimum(np.arange(tokens.shape[1]) * PARTS // tokens.shape[1], PARTS - 1)
     parts = np.stack([np.stack([(np.where(own, value, 0.0) * (place == part)).sum(1) for part in range(PARTS)], 1)
                       for value in (losses, np.ones_like(losses))], 2)

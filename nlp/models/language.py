@@ -1,7 +1,8 @@
 """A Transformer that says what comes next in a text, from scratch; what each part is, nlp.settings.LanguageTransformer says."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import keras
@@ -14,6 +15,7 @@ from pipelines.outputs.search import Drawn, sample
 
 NEVER = -1e9
 Cache = list[tf.Tensor]  # of each layer, keys and values: [2, rows, groups, most, size]
+Keep = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]  # new keys and values, [rows, groups, n, size] -> all that are seen
 
 
 def build(settings: LanguageTransformer, *, size: int, writing: Any) -> keras.Model:
@@ -69,11 +71,12 @@ class RootNorm(keras.layers.Layer):
 
 
 def turned(x: tf.Tensor, at: Any, wavelength: float) -> tf.Tensor:
-    """[rows, heads, n, size] with each pair of columns turned by an angle that grows with the place, from `at` on: products of two then
-    depend on how far apart they stand."""
+    """[rows, heads, n, size] with each pair of columns turned by an angle that grows with the place, from `at` on, of all rows or [rows]
+    int32: products of two then depend on how far apart they stand."""
     half = x.shape[3] // 2
     rates = wavelength ** (-tf.range(half, dtype=tf.float32) / half)
-    angles = tf.cast(at + tf.range(tf.shape(x)[2]), tf.float32)[:, None] * rates[None]
+    places = tf.reshape(at, [-1, 1]) + tf.range(tf.shape(x)[2])[None]
+    angles = tf.cast(places, tf.float32)[:, None, :, None] * rates
     cosine, sine = tf.cast(tf.cos(angles), x.dtype), tf.cast(tf.sin(angles), x.dtype)
     first, second = tf.split(x, 2, axis=-1)
     return tf.concat([first * cosine - second * sine, first * sine + second * cosine], -1)
@@ -93,20 +96,17 @@ class Block(keras.layers.Layer):
         self.inner_out = layers.Dense(width, use_bias=False, name="inner_out")
         self.dropout = layers.Dropout(shape.dropout, name="dropout")
 
-    def call(self, x: tf.Tensor, mask: tf.Tensor, at: Any = 0, cache: tf.Tensor | None = None, training: bool = False) -> Any:
-        """[rows, n, width]; with a cache also the cache with the keys and values of these n, which stand from `at` on."""
+    def call(self, x: tf.Tensor, mask: tf.Tensor, at: Any = 0, keep: Keep | None = None, training: bool = False) -> tf.Tensor:
+        """[rows, n, width]. Attention is to what `keep` gives for the keys and values of these n, which stand from `at` on."""
         mixed = self.mixed(self.norms[0](x))
         split = tf.reshape(mixed, [tf.shape(x)[0], -1, self.heads + 2 * self.groups, self.size])
         query, key, value = tf.split(tf.transpose(split, [0, 2, 1, 3]), [self.heads, self.groups, self.groups], axis=1)
         query, key = turned(query, at, self.wavelength), turned(key, at, self.wavelength)
-        if cache is not None:
-            behind = at + tf.shape(x)[1]
-            cache = tf.ensure_shape(tf.concat([cache[:, :, :, :at], tf.stack([key, value]), cache[:, :, :, behind:]], 3), cache.shape)
-            key, value = cache[0], cache[1]
+        if keep is not None:
+            key, value = keep(key, value)
         x += self.dropout(self.out(self._attention(query, key, value, mask)), training=training)
         gate, inner = tf.split(self.inner(self.norms[1](x)), 2, axis=-1)
-        x += self.dropout(self.inner_out(tf.nn.silu(gate) * inner), training=training)
-        return x if cache is None else (x, cache)
+        return x + self.dropout(self.inner_out(tf.nn.silu(gate) * inner), training=training)
 
     def _attention(self, query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Heads of a group stand below one another. `mask` [rows, n, m] is added to the products."""
@@ -126,7 +126,7 @@ class LanguageNetwork(keras.Model):
 
     def __init__(self, shape: Shape, size: int, end: int, writing: Any):
         super().__init__(name="language")
-        self.end, self.size, self.how, self.padded = end, size, writing, shape.padded
+        self.shape, self.end, self.size, self.how, self.padded = shape, end, size, writing, shape.padded
         self.vectors = keras.layers.Embedding(size, shape.width, embeddings_initializer=keras.initializers.RandomNormal(stddev=0.02),
                                               name="vectors")
         self.dropout = keras.layers.Dropout(shape.dropout, name="dropout_vectors")
@@ -142,13 +142,13 @@ class LanguageNetwork(keras.Model):
             return self.write(inputs["prompt"])
         tokens = inputs["tokens"][:, :-1]
         places = tf.range(tf.shape(tokens)[1])
-        later = tf.where(places[None] > places[:, None], -1e9, 0.0)[None]
+        later = tf.where(places[None] > places[:, None], NEVER, 0.0)[None]
         x = self.dropout(self.vectors(tokens), training=training)
         for block in self.blocks:
             x = block(x, later, training=training)
-        return self._logits(x)
+        return self.logits(x)
 
-    def _logits(self, x: tf.Tensor) -> tf.Tensor:
+    def logits(self, x: tf.Tensor) -> tf.Tensor:
         x = self.norm(x)
         if self.last is not None:
             logits = tf.cast(self.last(x), tf.float32)
@@ -169,11 +169,17 @@ class LanguageNetwork(keras.Model):
         def following(ids: tf.Tensor, at: Any, own: Cache) -> tuple[tf.Tensor, Cache]:
             columns, asking = tf.range(most), at + tf.range(tf.shape(ids)[1])
             seen = (columns[None, None] <= asking[None, :, None]) & (columns[None, None] >= missing[:, :, None])
-            mask, x, kept = tf.where(seen, 0.0, -1e9), self.vectors(ids), []
+            mask, x, kept = tf.where(seen, 0.0, NEVER), self.vectors(ids), []
+
+            def keep(cache: tf.Tensor, key: tf.Tensor, value: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+                behind = at + tf.shape(key)[2]
+                whole = tf.concat([cache[:, :, :, :at], tf.stack([key, value]), cache[:, :, :, behind:]], 3)
+                kept.append(tf.ensure_shape(whole, cache.shape))
+                return kept[-1][0], kept[-1][1]
+
             for block, cache in zip(self.blocks, own):
-                x, cache = block(x, mask, at=at, cache=cache)
-                kept.append(cache)
-            return self._logits(x[:, -1:])[:, 0], kept
+                x = block(x, mask, at=at, keep=partial(keep, cache))
+            return self.logits(x[:, -1:])[:, 0], kept
 
         block = self.blocks[0]
         empty = [tf.zeros([2, rows, block.groups, most, block.size], self.compute_dtype) for _ in self.blocks]

@@ -1,5 +1,6 @@
 """The settings of tasks on texts; each kind of answer has a module. Imports no TensorFlow."""
 
+from nlp.settings.dialogue import *  # noqa: F403
 from nlp.settings.language import *  # noqa: F403
 from nlp.settings.pairs import *  # noqa: F403
 from nlp.settings.passages import *  # noqa: F403

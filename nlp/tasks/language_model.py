@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
 import numpy as np
@@ -15,10 +15,13 @@ from nlp.settings import LANGUAGE_MODELS, LanguageModel
 from nlp.tasks.texts import TextRequests
 from nlp.tokens import units
 from nlp.tokens.alphabet import Alphabet
-from nlp.tokens.base import PAD, joined
+from nlp.tokens.base import FIRST, PAD, joined
+from nlp.tokens.chat_template import quoted
+from pipelines.base.errors import DataError
 from pipelines.base.formatting import escaped
 from pipelines.data import draws
 from pipelines.data.source import Source, Tensors
+from pipelines.outputs import streams
 from pipelines.outputs.tokens import cross_entropy
 from pipelines.serving.output import WARNING
 from pipelines.task import intervals
@@ -41,9 +44,8 @@ class Documents(Input):
 
     @property
     def signature(self) -> Signature:  # type: ignore[override]
-        room = self.experiment.limit - self.experiment.writing.most
         return Signature(
-            {"text": f"UTF-8: what is written on; its last {room} tokens are seen",
+            {"text": f"UTF-8: what is written on; its last {self.room} tokens are seen",
              "warning": "why what is written means little; else empty"},
             {"text": "tf.constant(['Once upon a time'])"}, ("tensorflow_text",) if self.experiment.own_tokens else (),
             lambda: self.alphabet.resources)
@@ -52,12 +54,20 @@ class Documents(Input):
     def alphabet(self) -> Alphabet:
         cached = getattr(self, "_alphabet", None)
         if cached is None or cached[0] is not self.facts:
-            self._alphabet = cached = self.facts, units.make(self.experiment.cutting, self.facts)
+            self._alphabet = cached = self.facts, self._made()
         return cached[1]
+
+    def _made(self) -> Alphabet:
+        return units.make(self.experiment.cutting, self.facts)
+
+    @property
+    def room(self) -> int:
+        """Tokens of what is written on that are seen."""
+        return self.experiment.limit - self.experiment.writing.most
 
     @cached_property
     def requests(self) -> Requests:
-        return TextRequests(self)
+        return Prompts(self)
 
     def splits(self) -> Splits:
         return load_documents(self.experiment, self.facts)
@@ -88,11 +98,33 @@ class Documents(Input):
         """Texts [batch] string into {"prompt"} [batch, any] int32, a document's beginning first."""
         ids = self.alphabet.ids(raw["text"])
         begin = tf.RaggedTensor.from_tensor(tf.fill([ids.nrows(), 1], self.alphabet.end))
-        room = self.experiment.limit - self.experiment.writing.most
         (whole,) = joined([[begin], [ids]])
-        long = whole.row_lengths() > room
-        warning = tf.where(long, f"the text has more than the {room} tokens that are seen; its end counts", "")
-        return {"prompt": whole[:, -room:].to_tensor(PAD), WARNING: warning}
+        return self.seen(whole)
+
+    def fits(self, text: str) -> bool:
+        """Whether a text could be seen whole, by its length alone."""
+        return len(text) <= self.experiment.limit * self.alphabet.longest
+
+    def cut(self, text: str) -> np.ndarray:
+        """The tokens of a text, [n] int32. Raises DataError for one that is far too long, without a look at it."""
+        if not self.fits(text):
+            limit = self.experiment.limit
+            raise DataError(f"a text of {len(text):,} characters is more than the {limit:,} tokens that are seen (model.length)")
+        with tf.device("CPU:0"):
+            ids: np.ndarray = self.alphabet.ids(tf.constant([text])).flat_values.numpy().astype(np.int32)
+        return ids
+
+    def seen(self, ids: tf.RaggedTensor) -> Tensors:
+        """Tokens [batch, None] int32 as {"prompt"}, with a warning where not all are seen."""
+        long = ids.row_lengths() > self.room
+        warning = tf.where(long, f"the text has more than the {self.room} tokens that are seen; its end counts", "")
+        return {"prompt": ids[:, -self.room:].to_tensor(PAD), WARNING: warning}
+
+
+class Prompts(TextRequests):
+    """Texts that are written on: each answer takes many steps."""
+
+    read_at_once = (64, 32)
 
 
 class NextTokens(Output):
@@ -102,6 +134,7 @@ class NextTokens(Output):
     watch = ("bits_per_byte", "min")
     answers = Answers({"written": "what is written behind the text",
                        "confidence": "mean probability of the written tokens; not calibrated"})
+    dialogues: ClassVar[bool] = False
     input: Documents
     experiment: LanguageModel
 
@@ -110,12 +143,20 @@ class NextTokens(Output):
             return {}
         return {TOKENS: changes[TOKENS] if changes else examples[TOKENS][:, :self.experiment.limit + 1]}
 
-    def _losses(self, outputs: tf.Tensor, targets: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Of each token: nats, bytes, and whether it is there, [batch, length] float32."""
-        truth = targets[:, 1:]
-        own = tf.cast(truth != PAD, tf.float32)
+    def _losses(self, outputs: tf.Tensor, targets: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Of each token: nats, bytes, and whether it counts, [batch, length] float32."""
+        truth, own = self._counted(targets)
         sizes = tf.gather(tf.constant(self.input.alphabet.sizes, tf.float32), truth)
         return cross_entropy(tf.cast(outputs, tf.float32), truth) * own, sizes * own, own
+
+    def _counted(self, targets: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        """The tokens that are foretold, [batch, length] int32, and 1.0 for those that count."""
+        truth = targets[:, 1:]
+        return truth, tf.cast(truth != PAD, tf.float32)
+
+    def _truth(self, inputs: Any) -> Any:
+        """The targets, which the inputs hold."""
+        return inputs[TOKENS]
 
     def loss(self, outputs: tf.Tensor, targets: Any, training: bool) -> tuple[tf.Tensor, tf.Tensor]:
         """Cross-entropy in nats, summed over a window's tokens, and how many these are, [batch] float32 each."""
@@ -140,7 +181,7 @@ class NextTokens(Output):
         """Of a window how its tokens are foretold (nlp.metrics.next_tokens), of a prompt what is written behind it."""
         if TOKENS not in inputs:
             return dict(model(inputs))
-        losses, sizes, own = self._losses(model(inputs), inputs[TOKENS])
+        losses, sizes, own = self._losses(model(inputs), self._truth(inputs))
         places = tf.one_hot(tf.range(self.experiment.limit) * next_tokens.PARTS // self.experiment.limit, next_tokens.PARTS)
         parts = tf.stack([tf.matmul(value, places) for value in (losses, own)], 2)
         return {"nats": tf.reduce_sum(losses, 1), "count": tf.reduce_sum(own, 1), "bytes": tf.reduce_sum(sizes, 1), "parts": parts}
@@ -149,7 +190,7 @@ class NextTokens(Output):
         """written [batch] string, confidence [batch] float32."""
         text = self.input.alphabet.texts(answers["tokens"])
         for stop in self.experiment.writing.stop:
-            text = tf.strings.regex_replace(text, f"(?s){_quoted(stop)}.*", "")
+            text = tf.strings.regex_replace(text, f"(?s){quoted(stop)}.*", "")
         return {"written": text, "confidence": answers["confidence"]}
 
     def texts(self, tokens: np.ndarray) -> list[str]:
@@ -164,6 +205,21 @@ class NextTokens(Output):
         run = tf.function(lambda some: self.respond(self.answer(lambda each: model(each, training=False), some)), autograph=False)
         return [text.decode() for text in run(inputs)["written"].numpy()]
 
+    def writer(self, model: Any) -> streams.Writer:
+        from nlp.models.language_steps import LanguageSteps
+
+        limit, how = self.experiment.limit, self.experiment.writing
+        way = streams.Way(how.most, how.temperature, how.top_k, how.top_p, how.repetition, how.seed, tuple(how.stop))
+        return streams.Writer(
+            lambda rows: LanguageSteps(model, rows=rows, most=limit), self.prompt, lambda ids: self.texts(np.array([ids], np.int32))[0],
+            way, limit, self.input.alphabet.end, FIRST, dialogues=self.dialogues)
+
+    def prompt(self, sent: Any) -> np.ndarray:
+        """The tokens of a text that is to be written on, [n] int32. Raises DataError."""
+        if not isinstance(sent, str):
+            raise DataError("a text is wanted, and no messages: this model was trained on running texts")
+        return np.concatenate([[self.input.alphabet.end], self.input.cut(sent)]).astype(np.int32)
+
     def condense(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> Condensed:
         return answers, {}
 
@@ -173,7 +229,7 @@ class NextTokens(Output):
     def explain(self, model: keras.Model, judgement: Judgement, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray],
                 source: Source) -> None:
         """Adds texts that are written on."""
-        size = self.experiment.limit - self.experiment.writing.most
+        size = self.input.room
         tokens = source.gather(np.linspace(0, len(source) - 1, min(SHOWN, len(source)), dtype=np.int64))[TOKENS].numpy()[:, 1:2 * size]
         rows = next_tokens.continuations(lambda texts: self.written(model, texts), self.texts(tokens))
         if rows:
@@ -184,11 +240,6 @@ class NextTokens(Output):
 
     def baseline(self, train: Source, features: Features) -> Baseline | None:
         return next_tokens.fit(train, self.input.alphabet.sizes, self.experiment.limit)
-
-
-def _quoted(text: str) -> str:
-    """As a regular expression of RE2 that finds this text."""
-    return "".join(one if one.isalnum() or one.isspace() or ord(one) > 127 else f"\\{one}" for one in text)
 
 
 class LanguageModelling(Task):
@@ -221,7 +272,7 @@ class LanguageModelling(Task):
         if not self.drawing.due():
             return
         with self.drawing:
-            size = self.experiment.limit - self.experiment.writing.most
+            size = self.input.room
             begun = self.output.texts(inputs[TOKENS][:SHOWN, 1:size].numpy())
             texts = self.output.written(model, begun)
         writer.text("written", "\n\n".join(f"{escaped(before)} **{escaped(text)}**" for before, text in zip(begun, texts)), step)

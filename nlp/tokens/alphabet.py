@@ -52,6 +52,11 @@ class Alphabet(ABC):
         """Bytes that each token stands for, [size] int32."""
         return np.array([0, 1, *map(len, self.strings), 0], np.int32)
 
+    @property
+    def longest(self) -> int:
+        """Characters of a text that become one token, at most."""
+        return int(self.sizes.max())
+
     @abstractmethod
     def ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """[n] string -> [n, None] int32."""

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,9 @@ class PresetTokens(Alphabet):
 
     Args:
         kept: the fact `tokenizer`.
+
+    Attributes:
+        marks: names of tokens that write nothing; in a text they are these tokens.
     """
 
     learns = False
@@ -30,12 +33,19 @@ class PresetTokens(Alphabet):
         self.tokenizer = preset_tokens.restored(dict(kept))
         names = [self.tokenizer.id_to_token(number) for number in range(int(self.tokenizer.vocabulary_size()))]
         merged = hasattr(self.tokenizer, "merges")
-        special = set(getattr(self.tokenizer, "unsplittable_tokens", None) or ())
-        self.strings = [b"" if name in special or (_SPECIAL.fullmatch(name) and not _BYTE.fullmatch(name)) else
+        self.marks = set(getattr(self.tokenizer, "unsplittable_tokens", None) or ())
+        self._end: int | None = None
+        self.strings = [b"" if name in self.marks or (_SPECIAL.fullmatch(name) and not _BYTE.fullmatch(name)) else
                         _bytes_of(name) if merged else _bytes_of_piece(name) for name in names]
+
+    def ended_by(self, mark: str) -> None:
+        """A text ends with this mark, in place of the preset's own."""
+        self._end = int(self.tokenizer.token_to_id(mark)) + 1
 
     @property
     def end(self) -> int:
+        if self._end is not None:
+            return self._end
         number = getattr(self.tokenizer, "end_token_id", None)
         if number is None:
             raise ConfigError("model.preset: its tokenizer has no token that ends a text")
@@ -54,11 +64,20 @@ class PresetTokens(Alphabet):
     def sizes(self) -> np.ndarray:
         return np.array([0, *map(len, self.strings)], np.int32)
 
+    @property
+    def longest(self) -> int:
+        return max(super().longest, *map(len, self.marks), 1)
+
     def ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        ids = self.tokenizer(texts)
-        if not isinstance(ids, tf.RaggedTensor):  # outside of a graph it gives lists
-            ids = tf.ragged.constant(ids, dtype=tf.int32, ragged_rank=1)
-        ids = tf.cast(ids, tf.int32) + 1
+        """Always in graph, as when served: outside of one, keras-hub cuts runs of blanks in another way."""
+        return self._in_graph(texts)
+
+    @cached_property
+    def _in_graph(self) -> Any:
+        return tf.function(self._cut, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+
+    def _cut(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        ids = tf.cast(self.tokenizer(texts), tf.int32) + 1
         return tf.ragged.boolean_mask(ids, ids > 0)  # in a graph, 0 stands for bytes that a small vocabulary lacks
 
     def texts(self, ids: tf.Tensor) -> tf.Tensor:
@@ -72,6 +91,7 @@ def _bytes_of(name: str) -> bytes:
     return bytes(known[one] for one in name) if all(one in known for one in name) else name.encode()
 
 
+@cache
 def _letters() -> dict[str, int]:
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [number for number in range(256) if number not in plain]

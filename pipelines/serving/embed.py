@@ -14,10 +14,8 @@ from pipelines.base.files import write_whole
 from pipelines.config.registry import part
 from pipelines.data.source import Source, Tensors, label_of, texts
 from pipelines.encoders.features import FEATURES, Computing, own_columns
-from pipelines.encoders.presets import find
-from pipelines.machine import devices
 from pipelines.reports import predictions
-from pipelines.runs.folder import RunFolder
+from pipelines.serving import presets
 from pipelines.serving.answers import respond
 from pipelines.serving.load import LoadedRun
 from pipelines.serving.output import WARNING, Prediction
@@ -33,20 +31,8 @@ def vectors(run: LoadedRun, examples: Tensors) -> Tensors:
 
 
 def of_preset(handle: str) -> LoadedRun:
-    """An encoder by itself, as a run that was never trained; a domain's `encode` module has `task`, from preset to task.
-
-    Raises:
-        ConfigError: there is no such preset, it cannot be used, or it is of no domain.
-    """
-    preset = find(handle, key="PRESET")
-    encode = part(preset.domain, "encode")
-    if encode is None:
-        raise ConfigError(f"{handle} ({preset.backbone}) is no encoder of images, texts or recordings")
-    task: Task = encode.task(handle)
-    machine = devices.prepare(task.experiment.train.model_copy(update={"devices": 1}), precision="float32")
-    with machine.strategy.scope():
-        model = task.model()
-    return LoadedRun(task, model, task.experiment, RunFolder(Path(preset.name)), machine, "float32", task.experiment.task)
+    """An encoder by itself, as a run that was never trained. Raises ConfigError."""
+    return presets.of_preset(handle, "encode", what="encoder of images, texts or recordings")
 
 
 def one_by_one(run: LoadedRun) -> LoadedRun:

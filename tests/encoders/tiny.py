@@ -48,6 +48,16 @@ def llama(folder: Path, *, tied: bool = True) -> Path:
     return folder
 
 
+CHAT = ("{% for one in messages %}{{ '<|start_header_id|>' + one['role'] + '<|end_header_id|>' + one['content'] + '<|eot_id|>\n' }}"
+        "{% endfor %}{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>{% endif %}")
+
+
+def chatting(folder: Path) -> Path:
+    """`llama` with a template for dialogues."""
+    (llama(folder) / "chat_template.jinja").write_text(CHAT)
+    return folder
+
+
 def whisper(folder: Path, *, seconds: int = 4, languages: tuple[str, ...] = (), stamps: int = 0) -> Path:
     """Whisper of 2 + 2 layers of 16 columns and 8 bands, for sounds of up to `seconds` s, with its tokenizer: letters, alone or after a
     blank. Of several languages where they are named; with so many time stamps."""

@@ -12,8 +12,9 @@ from nlp.models import language, language_pretrained
 from nlp.models.language import LanguageNetwork
 from nlp.settings import LanguageTransformer
 from nlp.settings.language import Bytes, Characters, LanguagePreset, Parts
-from nlp.tasks.language_model import LanguageModelling, _quoted
+from nlp.tasks.language_model import LanguageModelling
 from nlp.tokens import units
+from nlp.tokens.chat_template import quoted
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.config.load import from_dict, from_text
 from pipelines.outputs.search import Drawn, sample
@@ -22,6 +23,21 @@ from tests.encoders import tiny
 TEXTS = ["First line.\nÄ second one: 3.5 km!\n\nLast", "", "猫が好き ok \n x"]
 VERSES = [f"{first} {second} {third}.\n" for first in ("the cat", "a dog", "one bird") for second in ("sees", "likes", "has")
           for third in ("the moon", "a fish", "red shoes")][::2] * 2
+
+
+def test_a_preset_cuts_texts_alike_in_a_graph_and_outside():
+    import keras_hub
+
+    from nlp.tokens import preset
+    from nlp.tokens.units_preset import PresetTokens
+
+    marks = ["<|end_of_text|>", "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]
+    names = [*marks, *tiny.LETTERS, "Ġ", "ĠĠ", "ĠĠĠ", "Ċ", "ĊĠ", "Ġa"]
+    alphabet = PresetTokens(preset.kept(keras_hub.models.Llama3Tokenizer(
+        vocabulary={name: number for number, name in enumerate(names)}, merges=["Ġ Ġ", "ĠĠ Ġ", "Ċ Ġ", "Ġ a"])))
+    texts = tf.constant(["a   a\n  b", "<|eot_id|>\n   a  ", "    a\n\n a"])
+    assert alphabet.ids(texts).to_list() == tf.function(alphabet.ids)(texts).to_list()
+    assert [text.decode() for text in alphabet.texts(alphabet.ids(texts).to_tensor()).numpy()] == ["a   a\n  b", "\n   a  ", "    a\n\n a"]
 
 
 @pytest.mark.parametrize("settings", [Characters(name="characters"), Bytes(name="bytes"), Parts(name="pieces", vocabulary=90)])
@@ -164,7 +180,7 @@ def test_a_text_ends_where_its_end_is_drawn():
 
 def test_stop_texts_are_found_as_they_stand():
     for stop in ("\n\n", "a.b*(", "[INST]", "Ende…", "$^"):
-        text = tf.strings.regex_replace(f"one {stop} two {stop}", f"(?s){_quoted(stop)}.*", "")
+        text = tf.strings.regex_replace(f"one {stop} two {stop}", f"(?s){quoted(stop)}.*", "")
         assert text.numpy() == b"one "
 
 
@@ -177,7 +193,7 @@ def test_bits_are_counted_by_bytes_and_the_baseline_by_runs(tmp_path):
     logits = tf.random.normal([len(source), 16, task.input.alphabet.end + 1])
     answers = {name: value.numpy() for name, value in task.output.answer(lambda _: logits, {"tokens": tokens}).items()}
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tokens[:, 1:], logits).numpy() * (tokens[:, 1:].numpy() > 0)
-    expected = next_tokens.summed(losses, tokens[:, 1:].numpy(), task.input.alphabet.sizes)
+    expected = next_tokens.summed(losses, tokens[:, 1:].numpy(), task.input.alphabet.sizes, tokens[:, 1:].numpy() > 0)
     for name, value in expected.items():
         np.testing.assert_allclose(answers[name], value, rtol=1e-5)
     report = task.output.judge(answers, {}, source)

@@ -1,0 +1,182 @@
+"""Talking with a language model: in the terminal, and by OpenAI's client with a server."""
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from extensions.chat.openai import OpenAI
+from pipelines.base.errors import ConfigError
+from quartet.testing import check_protocol
+from tests.encoders import tiny
+from tests.serving import toy_server
+from tests.serving.toy_server import needs_extra
+from tests.waiting import until
+
+pytestmark = [needs_extra, pytest.mark.slow(seconds=60)]
+ASKED = [{"role": "user", "content": "say a b"}]
+
+
+@pytest.fixture(scope="module")
+def preset(tmp_path_factory):
+    return tiny.chatting(tmp_path_factory.mktemp("preset") / "chat")
+
+
+@pytest.fixture(scope="module")
+def run(preset):
+    """A preset whose answers are drawn; ends are rare."""
+    from pipelines.serving.load import reading_as
+    from pipelines.serving.presets import of_preset
+
+    return reading_as(of_preset(str(preset), "talk", what="language model"), ["writing.temperature=1", "writing.most=40"])
+
+
+@contextmanager
+def serving(run):
+    from pipelines.serving.predict import Predictor
+
+    protocol = OpenAI()
+    with toy_server.running(Predictor(run), protocols=[protocol], say=lambda line: None) as server:
+        server.streams = lambda: next(iter(protocol._streams.values()))
+        yield server
+
+
+@pytest.fixture(scope="module")
+def server(run):
+    with serving(run) as there:
+        yield there
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    from openai import OpenAI as Client
+
+    return Client(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0)
+
+
+def answer_of(run, messages):
+    sent = run.task.input.requests.take({"messages": messages})["text"].decode()
+    return run.task.output.answered(run.model, [run.task.input.cut(sent[1:])])[0]
+
+
+def test_the_contract():
+    check_protocol(OpenAI)
+
+
+def test_openais_client_gets_what_the_model_answers_whole_and_in_pieces(run, client):
+    expected = answer_of(run, ASKED)
+    assert [one.id for one in client.models.list()] == ["toy"]
+    done = client.chat.completions.create(model="toy", messages=ASKED)
+    choice = done.choices[0]
+    assert (choice.message.role, choice.message.content) == ("assistant", expected) and choice.finish_reason in ("stop", "length")
+    assert done.usage.total_tokens == done.usage.prompt_tokens + done.usage.completion_tokens and done.usage.completion_tokens <= 40
+    pieces = list(client.chat.completions.create(model="toy", messages=ASKED, stream=True, stream_options={"include_usage": True}))
+    assert "".join(one.choices[0].delta.content or "" for one in pieces if one.choices) == expected
+    assert len(pieces) > len(expected) // 3 and pieces[-2].choices[0].finish_reason == choice.finish_reason
+    assert pieces[-1].usage.completion_tokens == done.usage.completion_tokens
+    short = client.chat.completions.create(model="toy", messages=ASKED, max_tokens=3, temperature=0, stop=["zz"])
+    assert short.usage.completion_tokens <= 3
+    other = client.chat.completions.create(model="toy", messages=ASKED, seed=5)
+    assert other.choices[0].message.content != expected
+
+
+def test_running_texts_are_written_on(run, client):
+    text = run.task.input.template.write(ASKED, ask=True)
+    done = client.completions.create(model="toy", prompt=[text, text, "a"], max_tokens=40)
+    assert [one.text for one in done.choices[:2]] == [answer_of(run, ASKED)] * 2 and len(done.choices) == 3
+    assert "".join(one.choices[0].text for one in client.completions.create(model="toy", prompt=text, max_tokens=40, stream=True)) == (
+        answer_of(run, ASKED))
+
+
+def test_many_clients_at_once_get_their_own_answers(run, client):
+    asked = [[{"role": "user", "content": f"say {letter}"}] for letter in tiny.LETTERS]
+    found: dict[int, str] = {}
+
+    def ask(number):
+        pieces = client.chat.completions.create(model="toy", messages=asked[number], stream=True)
+        found[number] = "".join(one.choices[0].delta.content or "" for one in pieces)
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(len(asked))]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(120)
+    assert found == {number: answer_of(run, messages) for number, messages in enumerate(asked)}
+
+
+@pytest.mark.parametrize("path, sent, words", [
+    ("chat/completions", {"messages": []}, "no list of messages"), ("chat/completions", {}, "messages: is a list"),
+    ("chat/completions", {"messages": [{"role": "cat", "content": ""}]}, "no role"), ("chat/completions", [], "an object"),
+    ("chat/completions", {"messages": [{"role": "assistant", "content": "a"}]}, "nothing to answer"),
+    ("chat/completions", {"messages": ASKED, "n": 2}, "n: is not offered"),
+    ("chat/completions", {"messages": ASKED, "tools": [{}]}, "tools: is not offered"),
+    ("chat/completions", {"messages": ASKED, "max_tokens": 0}, "max_tokens: 0 is no whole number"),
+    ("chat/completions", {"messages": ASKED, "max_tokens": 5000}, "more than the 2,048 that are seen"),
+    ("chat/completions", {"messages": ASKED, "temperature": "hot"}, "temperature: 'hot'"),
+    ("chat/completions", {"messages": ASKED, "stop": [""]}, "stop: is a text"), ("chat/completions", {"model": "cat"}, "no model cat"),
+    ("chat/completions", {"messages": [{"role": "user", "content": "a" * 900_000}]}, "more than the 2,048 tokens"),
+    ("completions", {"prompt": ""}, "no token"), ("completions", {"prompt": 3}, "prompt: is a text"), ("completions", {"prompt": []}, "prompt: is a text"),
+    ("embeddings", {"input": "a"}, "no pretrained encoder"), ("embeddings", {"input": 3}, "input: is a text")])
+def test_what_cannot_be_answered_is_refused_by_name(server, path, sent, words):
+    status, _, content = server.ask(json.dumps(sent).encode(), path=f"/v1/{path}")
+    assert status in (400, 404) and words in content["error"]
+
+
+def test_who_leaves_in_mid_stream_ends_its_work(server):
+    body = json.dumps({"messages": ASKED, "stream": True, "max_tokens": 1900, "stop": ["never"], "top_p": 1.0}).encode()
+    streams, end = server.streams(), server.streams().writer.end
+    object.__setattr__(streams.writer, "end", -1)  # no text ends by itself
+    try:
+        with server.connect() as client:
+            client.sendall(toy_server.request(body, path="/v1/chat/completions"))
+            assert b"data: " in client.recv(4096) + client.recv(4096)
+            assert streams.busy == 1
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        began = time.monotonic()
+        until(lambda: streams.busy == 0)
+        assert time.monotonic() - began < 5
+    finally:
+        object.__setattr__(streams.writer, "end", end)
+
+
+def test_vectors_are_those_of_embed(tmp_path):
+    import numpy as np
+    from openai import OpenAI as Client
+
+    from pipelines.serving.embed import of_preset, vectors
+    from pipelines.serving.predict import Predictor
+
+    run = of_preset(str(tiny.bert(tmp_path / "preset")))
+    with serving(run) as server:
+        client = Client(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0)
+        found = client.embeddings.create(model="toy", input=["the taxi", "a room"])
+        expected = [one.values["vector"] for one in Predictor(run, answer=vectors).predict(["the taxi", "a room"])]
+        np.testing.assert_allclose([one.embedding for one in found.data], expected, atol=1e-5)
+        plain = client.embeddings.create(model="toy", input="the taxi", encoding_format="float").data[0].embedding
+        np.testing.assert_allclose(plain, expected[0], atol=1e-5)
+        assert server.ask(b'{"messages": []}', path="/v1/chat/completions")[0] == 400
+
+
+def test_a_terminal_talks(preset, run):
+    said = "say a b\n\n/new\nsay a b\nmore\n"
+    done = subprocess.run([sys.executable, "-m", "quartet", "chat", str(preset), "--set", "writing.temperature=1", "--set", "writing.most=40"],
+                          input=said, capture_output=True, text=True, timeout=300, check=True)
+    first = answer_of(run, ASKED)
+    more = answer_of(run, [*ASKED, {"role": "assistant", "content": first}, {"role": "user", "content": "more"}])
+    assert done.stdout == f"{first}\n{first}\n{more}\n"
+
+
+def test_what_does_not_talk_is_named(tmp_path):
+    from pathlib import Path
+
+    from extensions.chat.commands import chat
+
+    with pytest.raises(ConfigError, match="there is no preset"):
+        chat("nobody", runs=Path("runs"))
+    with pytest.raises(ConfigError, match="no language model|written by"):
+        chat(str(tiny.bert(tmp_path / "bert")), runs=Path("runs"))
