@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from nlp.data.chat_template import Message
 from nlp.data.dialogues import dialogues_of_splits
 from nlp.data.documents import texts_of
 from nlp.settings import DialogueModel
-from nlp.tokens.chat_template import Message
 from pipelines.base.errors import DataError
 from pipelines.data.check import LEVELS, Check, Finding, Read, check
 from pipelines.data.opened import LENIENT
@@ -29,8 +29,8 @@ def check_dialogues(experiment: DialogueModel, progress: Callable[[int, int], No
     known = {_asked(one) for one in dialogues["train"]}
     for name, some in dialogues.items():
         if name != "train" and (same := sum(_asked(one) in known for one in some)):
-            result.findings.append(Finding("warning", f"{name}: {same:,} of {len(some):,} dialogues begin with a question of train: what is "
-                                           "judged was learned"))
+            what = f"{name}: {same:,} of {len(some):,} dialogues begin with a question of train: what is judged was learned"
+            result.findings.append(Finding("warning", what))
         empty = sum(not message["content"].strip() for one in some for message in one if message["role"] == "assistant")
         if empty:
             result.findings.append(Finding("warning", f"{name}: {empty:,} empty answers, which are learned as such"))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nlp.tokens import chat_template
+from nlp.data import chat_template
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.json_text import parse_json
 from pipelines.config.draft import Draft, Entry, section

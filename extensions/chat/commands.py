@@ -30,7 +30,7 @@ def chat(
     from pipelines.outputs.streams import Streams
 
     run = opened(model, runs, [*(settings or ()), *([f"writing.system={system}"] if system else [])])
-    writer = run.task.output.writer(run.model)
+    writer = run.task.writer(run.model)
     if writer is None or not writer.dialogues:
         raise ConfigError(f"{model}: {run.task.experiment.task} does not talk; a run of nlp.dialogue does, and a preset that was "
                           "trained for dialogues")

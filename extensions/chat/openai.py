@@ -25,9 +25,10 @@ from pipelines.serving.protocol import ServerProtocol, Site
 if TYPE_CHECKING:
     from starlette.routing import Route
 
-    from pipelines.outputs.streams import Ended, Stream, Streams, Way
+    from pipelines.outputs.streams import Ended, Stream, Streams
     from pipelines.serving.http.hosting import Hosted
     from pipelines.serving.predict import Predictor
+    from pipelines.task.writer import Way
 
 STOPS = 16  # texts, at most
 NOT_OFFERED = {"n": (None, 1), "best_of": (None, 1), "tools": (None, []), "functions": (None, []), "logprobs": (None, False, 0),
@@ -47,7 +48,7 @@ class OpenAI(ServerProtocol):
         for name in site.models.names:
             hosted = site.models.get(name)
             run = getattr(hosted.model, "run", None)
-            if run is not None and run.model is not None and run.task.output.writer(run.model) is not None:
+            if run is not None and run.model is not None and run.task.writer(run.model) is not None:
                 await (await Text.begun(await self.streams(hosted), "?", None)).rest()
                 site.say(f"OpenAI       {name}: /v1/chat/completions, /v1/completions")
 
@@ -63,7 +64,7 @@ class OpenAI(ServerProtocol):
         async with self._one:
             if hosted not in self._streams:
                 run = getattr(hosted.model, "run", None)
-                writer = run.task.output.writer(run.model) if run is not None and run.model is not None else None
+                writer = run.task.writer(run.model) if run is not None and run.model is not None else None
                 if writer is None:
                     raise Refused(f"{hosted.name}: writes no texts piece by piece ({hosted.model.task}); a run of nlp.dialogue or "
                                   "nlp.language_model does, not its exports")

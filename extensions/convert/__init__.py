@@ -7,6 +7,7 @@ from pipelines.config.doors import COMMANDS, FORMS, OPTIONS
 
 for _name in ("mobile", "onnx", "openvino"):
     FORMS.add(_name, "extensions.convert.form:Converted")
+FORMS.add("huggingface", "extensions.convert.huggingface:HuggingFace")
 FORMS.add("cpu", "extensions.convert.form:Fastest")
 OPTIONS.add("convert export", "extensions.convert.options:exporting", commands=("export",))
 OPTIONS.add("convert serve", "extensions.convert.options:serving", commands=("serve",))

@@ -11,7 +11,8 @@ import typer
 from pipelines.base.errors import ConfigError
 from pipelines.config.messages import did_you_mean, listed
 
-MadeFor = Enum("MadeFor", {"server": "server", "mobile": "mobile", "cpu": "cpu", "onnx": "onnx", "openvino": "openvino"})
+MadeFor = Enum("MadeFor", {"server": "server", "mobile": "mobile", "cpu": "cpu", "onnx": "onnx", "openvino": "openvino",
+                            "huggingface": "huggingface"})
 ComputedBy = Enum("ComputedBy", {
     "auto": "auto", "tensorflow": "tensorflow", "litert": "litert", "onnx": "onnx", "openvino": "openvino"})
 LOSS = 0.5  # points of the score that a converted model may lose
@@ -24,7 +25,7 @@ asked = SimpleNamespace(made_for="server", loss=LOSS, computed_by="auto")
 def exporting(
     *, made_for: Annotated[MadeFor, typer.Option(
         "--for", help="server: a SavedModel; mobile: LiteRT with weights of 8 bits; cpu: the fastest form on this processor that keeps the "
-        "answers; onnx, openvino.")] = MadeFor.server,
+        "answers; onnx, openvino; huggingface: language models for transformers, vLLM and llama.cpp.")] = MadeFor.server,
     loss: Annotated[float, typer.Option(
         min=0, metavar="POINTS", help="Points of the validation score, of 100, that another form than server may lose.")] = LOSS,
 ) -> Iterator[None]:

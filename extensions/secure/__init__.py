@@ -5,7 +5,8 @@ Imports no package of the extra `trust` until it is needed.
 
 from pipelines.config.doors import COMMANDS, GUARDS, LINEAGE, OPTIONS, STORAGES
 
-_READ = ("evaluate", "predict", "embed", "nearest", "index", "search", "serve", "export", "report", "runs compare", "train", "tune")
+_READ = ("evaluate", "predict", "chat", "embed", "nearest", "index", "search", "serve", "export", "report", "runs compare", "train",
+         "tune")
 
 COMMANDS.add("sign", "extensions.secure.commands:sign")
 COMMANDS.add("verify", "extensions.secure.commands:verify")

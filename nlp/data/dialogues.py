@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from nlp.data import chat_template
+from nlp.data.chat_template import ChatTemplate, Message, messages_of
 from nlp.data.documents import ANSWERED, TOKENS, texts_of
 from nlp.data.rows import Rows
 from nlp.data.sources import Read, open_unlabelled
 from nlp.settings import DialogueData, DialogueModel, text_keys
-from nlp.tokens import chat_template
-from nlp.tokens.chat_template import ChatTemplate, Message, messages_of
 from nlp.tokens.units_preset import PresetTokens
 from pipelines.base.errors import DataError
 from pipelines.base.json_text import parse_json

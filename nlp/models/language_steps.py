@@ -8,6 +8,8 @@ import tensorflow as tf
 
 from nlp.models.language import NEVER, Block, LanguageNetwork, RootNorm
 
+ROUND = 64  # places: products of matrices of a new size begin slowly
+
 
 class LanguageSteps(tf.Module):
     """See Steps. Where the network does not compute with its weights as they are, this has a copy, changes of low rank added: a step reads
@@ -17,7 +19,7 @@ class LanguageSteps(tf.Module):
         super().__init__(name="steps")
         self.network, self.rows, self.most = _copied(network), rows, most
         block = self.network.blocks[0]
-        shape = [rows * block.groups, most, block.size]
+        shape = [most, rows, block.groups, block.size]  # places first, so that a step reads those alone that are in use
         self.kept = [tuple(tf.Variable(tf.zeros(shape, network.compute_dtype), trainable=False) for _ in range(2))
                      for _ in self.network.blocks]
 
@@ -26,12 +28,11 @@ class LanguageSteps(tf.Module):
         """See Steps.begin."""
         places = tf.range(tf.size(ids))
         mask = tf.where(places[None] > places[:, None], NEVER, 0.0)[None]
+        where = tf.stack([places, tf.fill([tf.size(ids)], row)], 1)
 
         def keep(kept: tuple[tf.Variable, ...], *new: tf.Tensor) -> tuple[tf.Tensor, ...]:
             for own, each in zip(kept, new):
-                groups, count = each.shape[1], tf.shape(each)[2]
-                padded = tf.pad(each[0], [[0, 0], [0, self.most - count], [0, 0]])
-                own.scatter_nd_update((row * groups + tf.range(groups))[:, None], padded)
+                own.scatter_nd_update(where, tf.transpose(each[0], [1, 0, 2]))
             return new
 
         return self._through(ids[None], mask, 0, keep)
@@ -40,15 +41,15 @@ class LanguageSteps(tf.Module):
     def follow(self, tokens: tf.Tensor, at: tf.Tensor) -> tf.Tensor:
         """See Steps.follow."""
         rows = tf.size(tokens)
-        mask = tf.where(tf.range(self.most)[None] <= at[:, None], 0.0, NEVER)[:, None]
+        used = tf.range(tf.minimum(self.most, (tf.reduce_max(at) // ROUND + 1) * ROUND))
+        mask = tf.where(used[None] <= at[:, None], 0.0, NEVER)[:, None]
+        where = tf.stack([at, tf.range(rows)], 1)
 
         def keep(kept: tuple[tf.Variable, ...], *new: tf.Tensor) -> tuple[tf.Tensor, ...]:
             found = []
             for own, each in zip(kept, new):
-                groups, size = each.shape[1], each.shape[3]
-                places = tf.stack([tf.range(rows * groups), tf.repeat(at, groups)], 1)
-                with tf.control_dependencies([own.scatter_nd_update(places, tf.reshape(each, [-1, size]))]):
-                    found.append(tf.reshape(own.sparse_read(tf.range(rows * groups)), [-1, groups, self.most, size]))
+                with tf.control_dependencies([own.scatter_nd_update(where, each[:, :, 0])]):
+                    found.append(tf.transpose(own.sparse_read(used)[:, :rows], [1, 2, 0, 3]))
             return tuple(found)
 
         return self._through(tokens[:, None], mask, at, keep)

@@ -86,7 +86,7 @@ class LanguagePreset(Section):
     """A language model of KerasHub in Llama's shape (Llama, SmolLM2, Mistral without its window) with its own tokens; needs the extra
     `pretrained`."""
 
-    name: Literal["pretrained"]
+    name: Literal["pretrained"] = setting(..., "a language model that was trained before")
     own_tokens: ClassVar[bool] = True
     preset: str = setting(
         ..., "the language model: a folder (a Keras preset, or from Hugging Face with safetensors), a name in ~/.keras/presets, "

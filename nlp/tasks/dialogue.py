@@ -11,13 +11,13 @@ import numpy as np
 import tensorflow as tf
 
 from nlp.data import requests
+from nlp.data.chat_template import COLUMNS, JOINER, WRITTEN, ChatTemplate, Message, messages_of, opened, quoted
 from nlp.data.dialogues import load_dialogues, tokens_of, without_oldest
 from nlp.data.documents import ANSWERED, TOKENS
 from nlp.data.facts import DialogueFacts
 from nlp.settings import DialogueModel, text_keys
 from nlp.tasks.language_model import Documents, LanguageModelling, NextTokens, Prompts
 from nlp.tokens.alphabet import Alphabet
-from nlp.tokens.chat_template import COLUMNS, JOINER, WRITTEN, ChatTemplate, Message, messages_of, opened, quoted
 from pipelines.base.errors import DataError
 from pipelines.data import text_rows
 from pipelines.data.dialect import JSON_LINES, PARQUET, ending
@@ -75,7 +75,7 @@ class Dialogues(Documents):
         message = raw["text"]
         for mark in self.template.marks:
             message = tf.strings.regex_replace(message, quoted(mark), _replacing(mark[0] + JOINER + mark[1:]))
-        rest = tf.strings.substr(raw["text"], len(WRITTEN.encode()), 1 << 30)
+        rest = tf.strings.regex_replace(raw["text"], f"^{WRITTEN}", "", replace_global=False)
         whole = tf.strings.regex_full_match(raw["text"], f"(?s){WRITTEN}.*")
         return self.seen(self.alphabet.ids(tf.where(whole, rest, tf.strings.join([before, message, behind]))))
 

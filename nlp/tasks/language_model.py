@@ -1,13 +1,14 @@
 """nlp.language_model: what comes next in a running text."""
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from nlp.data.chat_template import quoted
 from nlp.data.documents import TOKENS, load_documents
 from nlp.data.facts import LanguageFacts
 from nlp.metrics import next_tokens
@@ -16,15 +17,13 @@ from nlp.tasks.texts import TextRequests
 from nlp.tokens import units
 from nlp.tokens.alphabet import Alphabet
 from nlp.tokens.base import FIRST, PAD, joined
-from nlp.tokens.chat_template import quoted
 from pipelines.base.errors import DataError
 from pipelines.base.formatting import escaped
 from pipelines.data import draws
 from pipelines.data.source import Source, Tensors
-from pipelines.outputs import streams
 from pipelines.outputs.tokens import cross_entropy
 from pipelines.serving.output import WARNING
-from pipelines.task import intervals
+from pipelines.task import intervals, writer
 from pipelines.task.contract import Answers, Condensed, Features, Input, Output, Requests, Signature, Splits, Task
 from pipelines.task.results import Baseline, Judgement
 from pipelines.task.units import Units, units_of
@@ -205,14 +204,22 @@ class NextTokens(Output):
         run = tf.function(lambda some: self.respond(self.answer(lambda each: model(each, training=False), some)), autograph=False)
         return [text.decode() for text in run(inputs)["written"].numpy()]
 
-    def writer(self, model: Any) -> streams.Writer:
+    def writer(self, model: Any) -> writer.Writer:
+        from nlp.models.language_huggingface import files
         from nlp.models.language_steps import LanguageSteps
 
         limit, how = self.experiment.limit, self.experiment.writing
-        way = streams.Way(how.most, how.temperature, how.top_k, how.top_p, how.repetition, how.seed, tuple(how.stop))
-        return streams.Writer(
-            lambda rows: LanguageSteps(model, rows=rows, most=limit), self.prompt, lambda ids: self.texts(np.array([ids], np.int32))[0],
-            way, limit, self.input.alphabet.end, FIRST, dialogues=self.dialogues)
+        way = writer.Way(how.most, how.temperature, how.top_k, how.top_p, how.repetition, how.seed, tuple(how.stop))
+        text = tf.function(lambda ids: self.input.alphabet.texts(ids[None])[0], input_signature=[tf.TensorSpec([None], tf.int32)],
+                           autograph=False)
+
+        def said(ids: list[int]) -> str:
+            return str(text(np.array(ids, np.int32)).numpy().decode())
+
+        end, template = self.input.alphabet.end, self.facts.get("template")
+        foreign = partial(files, model, self.facts, end=end, limit=limit, template=template) if self.experiment.own_tokens else None
+        return writer.Writer(lambda rows: LanguageSteps(model, rows=rows, most=limit), self.prompt, said, way, limit, end, FIRST,
+                             dialogues=self.dialogues, hugging_face=foreign)
 
     def prompt(self, sent: Any) -> np.ndarray:
         """The tokens of a text that is to be written on, [n] int32. Raises DataError."""
@@ -263,6 +270,9 @@ class LanguageModelling(Task):
         experiment, alphabet = self.experiment, self.input.alphabet
         more = {"end": alphabet.end, "facts": self.facts} if experiment.own_tokens else {}
         return LANGUAGE_MODELS.build(experiment.model, size=alphabet.size, writing=experiment.writing, **more)
+
+    def writer(self, model: keras.Model) -> writer.Writer:
+        return self.output.writer(model)
 
     def freeze(self, model: keras.Model) -> None:
         model.how = self.experiment.writing

@@ -4,76 +4,16 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import tensorflow as tf
 
 from pipelines.base.errors import DataError
+from pipelines.task.writer import Way, Writer
 
 Ended = Literal["stop", "length"]
 ROWS = 16  # texts that are written at the same time
-
-
-class Steps(Protocol):
-    """What says how texts may go on.
-
-    Attributes:
-        rows: texts at the same time.
-        most: tokens of a text, its prompt among them.
-    """
-
-    rows: int
-    most: int
-
-    def begin(self, row: Any, ids: Any) -> tf.Tensor:
-        """A prompt [n] int32 takes the place of what stood in a row: logits of its next token, [1, tokens] float32."""
-
-    def follow(self, tokens: Any, at: Any) -> tf.Tensor:
-        """A token for each of the first rows, [n] int32, at a place of its own, [n] int32: logits of the next, [n, tokens] float32."""
-
-
-@dataclass(frozen=True)
-class Way:
-    """How a text is written; names as in `pipelines.outputs.search.Drawn`.
-
-    Attributes:
-        most: tokens.
-        stop: texts before which it ends.
-    """
-
-    most: int
-    temperature: float = 1.0
-    top_k: int | None = None
-    top_p: float | None = None
-    repetition: float = 1.0
-    seed: int = 0
-    stop: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Writer:
-    """What a task gives to whoever writes texts piece by piece.
-
-    Attributes:
-        steps: makes the steps for so many rows.
-        prompt: a text, or the messages of a dialogue -> tokens [n] int32. Raises DataError.
-        text: tokens -> what they write.
-        way: how the task itself writes.
-        limit: tokens that are seen at a time.
-        end: the token that ends a text.
-        first: number of the first token that may be written.
-        dialogues: `prompt` takes messages.
-    """
-
-    steps: Callable[[int], Steps]
-    prompt: Callable[[Any], np.ndarray]
-    text: Callable[[list[int]], str]
-    way: Way
-    limit: int
-    end: int
-    first: int
-    dialogues: bool = False
 
 
 @dataclass(eq=False)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import keras
     import tensorflow as tf
 
+    from pipelines.task.writer import Writer
+
 
 class DrawingBudget:
     """Whether to draw now: always at first, then when drawing has taken under a tenth of the time, so that short epochs stay short."""
@@ -129,6 +131,10 @@ class Task(ABC):
     def freeze(self, model: "keras.Model") -> None:  # noqa: B027
         """Called once a run is loaded: its weights are final, and what follows from them alone may be computed once and kept. Again where
         it is to answer by other settings (`Experiment.answering`)."""
+
+    def writer(self, model: "keras.Model") -> "Writer | None":
+        """What writes answers piece by piece, for chats and servers; None: an answer is a whole."""
+        return None
 
     # ---- TensorBoard (`monitoring.tensorboard.Writer`)
 

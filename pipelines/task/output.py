@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import keras
     import tensorflow as tf
 
-    from pipelines.outputs.streams import Writer
-
 # answers and targets, each name -> array [examples, ...]
 Condensed = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
 
@@ -138,10 +136,6 @@ class Output(Part):
     def respond(self, answers: Tensors) -> Tensors:
         """Answers in the user's words, for the saved model: {"label": [batch] string, "probabilities": ...}. As they are, by default."""
         return dict(answers)
-
-    def writer(self, model: Any) -> "Writer | None":
-        """What writes an answer piece by piece, for chats and servers; None: an answer is a whole."""
-        return None
 
     # ---- judging
 

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from nlp.data import dialogues
+from nlp.data import chat_template, dialogues
+from nlp.data.chat_template import ChatTemplate, messages_of
 from nlp.data.documents import ANSWERED, TOKENS
 from nlp.tasks.dialogue import Dialogue, _last
-from nlp.tokens import chat_template
-from nlp.tokens.chat_template import ChatTemplate, messages_of
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.config.load import from_dict
 from tests.encoders import tiny

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from nlp.data.chat_template import quoted
 from nlp.metrics import next_tokens
 from nlp.models import language, language_pretrained
 from nlp.models.language import LanguageNetwork
@@ -14,7 +15,6 @@ from nlp.settings import LanguageTransformer
 from nlp.settings.language import Bytes, Characters, LanguagePreset, Parts
 from nlp.tasks.language_model import LanguageModelling
 from nlp.tokens import units
-from nlp.tokens.chat_template import quoted
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.config.load import from_dict, from_text
 from pipelines.outputs.search import Drawn, sample

@@ -12,7 +12,8 @@ from nlp.models import language
 from nlp.models.language_steps import LanguageSteps
 from nlp.settings import LanguageTransformer
 from pipelines.base.errors import DataError
-from pipelines.outputs.streams import Streams, Way, Writer
+from pipelines.outputs.streams import Streams
+from pipelines.task.writer import Way, Writer
 
 SIZE, MOST = 30, 24
 

@@ -120,7 +120,8 @@ def test_many_clients_at_once_get_their_own_answers(run, client):
     ("chat/completions", {"messages": ASKED, "temperature": "hot"}, "temperature: 'hot'"),
     ("chat/completions", {"messages": ASKED, "stop": [""]}, "stop: is a text"), ("chat/completions", {"model": "cat"}, "no model cat"),
     ("chat/completions", {"messages": [{"role": "user", "content": "a" * 900_000}]}, "more than the 2,048 tokens"),
-    ("completions", {"prompt": ""}, "no token"), ("completions", {"prompt": 3}, "prompt: is a text"), ("completions", {"prompt": []}, "prompt: is a text"),
+    ("completions", {"prompt": ""}, "no token"), ("completions", {"prompt": 3}, "prompt: is a text"),
+    ("completions", {"prompt": []}, "prompt: is a text"),
     ("embeddings", {"input": "a"}, "no pretrained encoder"), ("embeddings", {"input": 3}, "input: is a text")])
 def test_what_cannot_be_answered_is_refused_by_name(server, path, sent, words):
     status, _, content = server.ask(json.dumps(sent).encode(), path=f"/v1/{path}")
@@ -164,8 +165,9 @@ def test_vectors_are_those_of_embed(tmp_path):
 
 def test_a_terminal_talks(preset, run):
     said = "say a b\n\n/new\nsay a b\nmore\n"
-    done = subprocess.run([sys.executable, "-m", "quartet", "chat", str(preset), "--set", "writing.temperature=1", "--set", "writing.most=40"],
-                          input=said, capture_output=True, text=True, timeout=300, check=True)
+    settings = ("--set", "writing.temperature=1", "--set", "writing.most=40")
+    done = subprocess.run([sys.executable, "-m", "quartet", "chat", str(preset), *settings], input=said, capture_output=True, text=True,
+                          timeout=300, check=True)
     first = answer_of(run, ASKED)
     more = answer_of(run, [*ASKED, {"role": "assistant", "content": first}, {"role": "user", "content": "more"}])
     assert done.stdout == f"{first}\n{first}\n{more}\n"
@@ -178,5 +180,5 @@ def test_what_does_not_talk_is_named(tmp_path):
 
     with pytest.raises(ConfigError, match="there is no preset"):
         chat("nobody", runs=Path("runs"))
-    with pytest.raises(ConfigError, match="no language model|written by"):
+    with pytest.raises(ConfigError, match=r"no language model|written by"):
         chat(str(tiny.bert(tmp_path / "bert")), runs=Path("runs"))

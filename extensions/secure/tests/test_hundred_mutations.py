@@ -46,7 +46,7 @@ def run_calls(run: Path, place: Path) -> dict[str, list[Any]]:
         "index": [run, "x.png", "-o", place / "x.index"], "search": [run, "x.png"],
         "export": [run, "-o", place / "out"], "serve": [run, "--port", "0"], "prune": [run, "-o", place / "out"],
         "register": [run, "--to", "mlflow"], "push": [run, "hf://me/digits", "--dry-run"],
-        "report": [run], "runs compare": [run, place / "another"], "check": anew, "train": anew, "tune": [*anew, *space],
+        "chat": [run], "report": [run], "runs compare": [run, place / "another"], "check": anew, "train": anew, "tune": [*anew, *space],
         "race": [run / "experiment.yaml", run / "experiment.yaml", "--minutes", "1"], "train what was begun": [run / "experiment.yaml"],
         "train again": ["vision/digits", *finished_run.SETTINGS, "--runs", run.parents[2], "--name", run.name],
     }
