@@ -11,6 +11,7 @@ from nlp.data.dialogues import dialogues_of_splits
 from nlp.data.documents import texts_of
 from nlp.settings import DialogueModel
 from pipelines.base.errors import DataError
+from pipelines.base.json_text import parse_json
 from pipelines.data.check import LEVELS, Check, Finding, Read, check
 from pipelines.data.opened import LENIENT
 from pipelines.data.source import Source
@@ -23,7 +24,7 @@ def check_dialogues(experiment: DialogueModel, progress: Callable[[int, int], No
     there: dict[str, Source] = {name: source for name, source in parts.items() if source is not None}
     if not len(there["train"]):
         raise DataError(f"{opened.place}: train has no dialogue that can be used")
-    dialogues = {name: [json.loads(text) for text in texts_of(source)] for name, source in there.items()}
+    dialogues = {name: [parse_json(text) for text in texts_of(source)] for name, source in there.items()}
     result = check(opened.place, dict(there), {name: _read(one) for name, one in dialogues.items()}, [], identical="the same dialogue",
                    skip=data.on_bad_example == "skip", lost=opened.skipped, notes=notes)
     known = {_asked(one) for one in dialogues["train"]}

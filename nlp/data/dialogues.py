@@ -64,8 +64,12 @@ def _messages(cells: tuple[Any, ...]) -> list[Message]:
             found = messages_of(parse_json(cell) if isinstance(cell, str) else cell)
         except ValueError as error:
             raise DataError(f"the messages are no JSON: {error}") from None
+    begin = next((number for number, one in enumerate(found) if one["role"] == "user"), len(found))
+    found = [one for number, one in enumerate(found) if number >= begin or one["role"] == "system"]  # no answers before a question
+    while found and found[-1]["role"] != "assistant":
+        found.pop()
     if not any(one["role"] == "assistant" and one["content"].strip() for one in found):
-        raise DataError("no message of the assistant, which is what is learned")
+        raise DataError("no message of the assistant that answers one of the user, which is what is learned")
     return found
 
 
@@ -144,11 +148,11 @@ def windows(dialogues: Source, template: ChatTemplate, alphabet: PresetTokens, e
     size, rows, kept, bad = experiment.limit + 1, [], [], []
     shorter = cut = 0
     for number, text in enumerate(texts_of(dialogues)):
-        messages = chat_template.opened(json.loads(text), experiment.writing.system)
+        messages = chat_template.opened(parse_json(text), experiment.writing.system)
         try:
             ids, own = _encoded(messages, template, alphabet)
+            whole = messages
             while len(ids) > size and (less := without_oldest(messages)) is not None:
-                shorter += len(messages) == len(json.loads(text))
                 messages = less
                 ids, own = _encoded(messages, template, alphabet)
         except DataError as error:
@@ -158,6 +162,7 @@ def windows(dialogues: Source, template: ChatTemplate, alphabet: PresetTokens, e
             asked = int(np.argmax(own))
             bad.append(f"{dialogues.name(number)}: what is asked has {asked:,} tokens, and {size - 1} are seen (model.length)")
             continue
+        shorter += messages is not whole
         cut += len(ids) > size
         rows.append((np.pad(ids[:size], (0, max(0, size - len(ids)))), np.pad(own[:size], (0, max(0, size - len(ids))))))
         kept.append(number)

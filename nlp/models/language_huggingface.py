@@ -1,12 +1,12 @@
 """A language model in Llama's shape as the files that Hugging Face's programs read: transformers, vLLM, and llama.cpp's converter."""
 
 import base64
-import json
 from typing import Any
 
 import numpy as np
 
 from nlp.models.language import LanguageNetwork
+from pipelines.base.json_text import parse_json
 
 
 def files(model: LanguageNetwork, facts: dict[str, Any], *, end: int, limit: int, template: str | None) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def files(model: LanguageNetwork, facts: dict[str, Any], *, end: int, limit: int
     described: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False,
                                  "model_max_length": limit}
     if "vocabulary.json" in assets:
-        vocabulary = json.loads(assets["vocabulary.json"])
+        vocabulary = parse_json(assets["vocabulary.json"])
         marks = [mark for mark in kept["config"].get("unsplittable_tokens") or [] if mark in vocabulary]
         found["tokenizer.json"] = _byte_pairs(vocabulary, assets["merges.txt"].decode().split("\n"), marks)
         names["eos_token"] = next((name for name, number in vocabulary.items() if number == end - 1), names["eos_token"])

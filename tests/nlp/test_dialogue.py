@@ -113,7 +113,7 @@ def test_windows_hold_a_dialogue_each_and_say_what_is_left_out(preset, table, tm
 
 
 @pytest.mark.parametrize("content, words", [
-    ('{"messages": [{"role": "user", "content": "a"}]}\n', "no message of the assistant"),
+    ('{"messages": [{"role": "user", "content": "a"}]}\n', "no message of the assistant that answers"),
     ('{"messages": [{"role": "cat", "content": "a"}]}\n', "'cat' is no role"), ('{"messages": 3}\n', "no list"),
     ('{"texts": []}\n', "messages")])
 def test_a_bad_dialogue_is_named_by_its_line(preset, tmp_path, content, words):
@@ -121,6 +121,16 @@ def test_a_bad_dialogue_is_named_by_its_line(preset, tmp_path, content, words):
     with pytest.raises(DataError, match=words) as error:
         task_of(preset, tmp_path / "chats.jsonl").splits()
     assert "chats.jsonl" in str(error.value)
+
+
+def test_greetings_and_open_questions_are_left_out(preset, tmp_path):
+    rows = [[{"role": "assistant", "content": "hello"}, *said("a", letter, "b" * 90)] for letter in tiny.LETTERS]
+    (tmp_path / "chats.jsonl").write_text("".join(json.dumps({"messages": row}) + "\n" for row in rows))
+    task = task_of(preset, tmp_path / "chats.jsonl", data={"validation": 0.0, "test": 0.0})
+    splits = task.splits()
+    task.facts = splits.facts
+    text = task.output.texts(splits.train.gather(np.arange(1))[TOKENS].numpy())[0]
+    assert len(splits.train) == 26 and "hello" not in text and "bb" not in text and not splits.notes
 
 
 def test_two_columns_are_questions_and_answers(preset, tmp_path):
