@@ -42,6 +42,10 @@ def description(models: Models, version: str) -> dict[str, Any]:
         "/health/ready": _get("New requests are wanted; 503 once the end has begun."),
         "/metrics": _get("Metrics for Prometheus.", "text/plain"),
         "/openapi.json": _get("This description."),
+        "/v1/models": _get("The models, for OpenAI's clients."),
+        **{f"/v1/{one}": {"post": {**_operation(f"OpenAI's {one}.", {"type": "object"}), "requestBody": {
+            "required": True, "content": {"application/json": {"schema": {"type": "object"}}}}}}
+           for one in ("chat/completions", "completions", "embeddings")},
         "/v2": _get("The server, by the Open Inference Protocol."),
         "/v2/health/live": _get("The process answers."), "/v2/health/ready": _get("New requests are wanted."),
         "/v2/repository/index": {"post": _operation("The models and versions.", {"type": "array"})},
