@@ -128,10 +128,14 @@ class OpenAI(ServerProtocol):
                 streams = await self.streams(hosted)
                 prompts = prompts_of(asked, chat, streams.writer.dialogues)
                 request.scope["exchange"].inputs = len(prompts)
+                texts: list[Text] = []
                 try:
-                    texts = [await Text.begun(streams, prompt, asked) for prompt in prompts]
-                except DataError as error:
-                    raise error if isinstance(error, Refused) else Refused(str(error)) from None
+                    for prompt in prompts:
+                        texts.append(await Text.begun(streams, prompt, asked))
+                except DataError:  # which is answered with its reason; those before it are not written in vain
+                    for text in texts:
+                        text.leave()
+                    raise
                 form = Form(hosted.name, chat)
                 if asked.get("stream"):
                     return StreamingResponse(streamed(form, texts, hosted, asked), media_type="text/event-stream",
@@ -195,7 +199,7 @@ class Text:
             raise TooMany("too many texts wait to be written")
         way = streams.writer.way if asked is None else way_of(asked, streams.writer.way)
         ids = await asyncio.to_thread(streams.writer.prompt, prompt) if asked is not None else np.array([streams.writer.first], np.int32)
-        if asked is None or not {"max_tokens", "max_completion_tokens"} & set(asked):  # as many as fit
+        if asked is None or (asked.get("max_tokens") is None and asked.get("max_completion_tokens") is None):  # as many as fit
             way = replace(way, most=2 if asked is None else max(1, min(way.most, streams.writer.limit - len(ids))))
         text, loop = cls(), asyncio.get_running_loop()
 

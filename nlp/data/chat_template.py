@@ -1,7 +1,6 @@
 """Dialogues as the text that a language model was trained with: a Jinja template, as presets bring it. Imports no TensorFlow."""
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -19,13 +18,15 @@ FILES = "chat_template.jinja", "tokenizer_config.json"
 WRITTEN = "\ue002"  # stands before a text that a template wrote, in which marks are marks; no message has it
 JOINER = "\u2060"  # stands in a message's text where it would else be a mark
 MOST = 100_000  # characters of a template
+# methods and filters that make any number of characters
+PADDING = frozenset(("batch", "center", "expandtabs", "format", "format_map", "indent", "ljust", "rjust", "slice", "zfill"))
 
 
 class ChatTemplate:
     """Writes dialogues.
 
     Args:
-        text: Jinja, as transformers reads it; without `range` and products of texts, so that it ends soon.
+        text: Jinja, as transformers reads it; without `range`, products of texts and what pads them, so that it ends soon.
         begin, end: the names of the tokens that it may ask for: bos_token, eos_token.
         marks: names of tokens that are no text.
     """
@@ -47,12 +48,22 @@ class ChatTemplate:
                     raise TemplateError(f"{operator} of these values is not computed in a template")
                 return super().call_binop(context, operator, left, right)
 
+            def wrap_str_format(self, value: Any) -> None:
+                """`format` is looked at as other methods are."""
+
+            def is_safe_attribute(self, obj: Any, attribute: str, value: Any) -> bool:
+                return attribute not in PADDING and super().is_safe_attribute(obj, attribute, value)
+
         def refuse(text: str) -> None:
             raise TemplateError(text)
 
+        def refuse_padding(*_: Any, **__: Any) -> None:
+            raise TemplateError(f"none of {', '.join(sorted(PADDING))} is computed in a template")
+
         environment = Environment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
         environment.globals = {"raise_exception": refuse, "namespace": environment.globals["namespace"]}
-        environment.filters["tojson"] = lambda value, indent=None: json.dumps(value, ensure_ascii=False, indent=indent)
+        environment.filters |= dict.fromkeys(PADDING & set(environment.filters), refuse_padding)
+        environment.filters["tojson"] = lambda value, indent=0: json.dumps(value, ensure_ascii=False, indent=min(indent, 8) or None)
         return environment.from_string(self.text)
 
     def plain(self, text: str) -> str:
@@ -177,8 +188,3 @@ def _message(one: Any) -> Message:
     if not isinstance(content, str):
         raise DataError(f"{show(content)} is no text of a message")
     return {"role": role, "content": content}
-
-
-def quoted(text: str) -> str:
-    """As a regular expression of RE2 that finds this text."""
-    return re.sub(r"[^\w\s\u0080-\U0010ffff]", r"\\\g<0>", text)

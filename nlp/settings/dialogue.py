@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from nlp.settings.language import Drawing, LanguagePreset
+from nlp.settings.language import Drawing, LanguagePreset, room_problems
 from nlp.settings.texts import Column, TextData
 from pipelines.base.formatting import MetricKind, declare
 from pipelines.config.registry import register_task
@@ -71,11 +71,7 @@ class DialogueModel(Experiment):
     evaluate: DialogueEvaluate = setting(DialogueEvaluate, "judging")
 
     def problems(self) -> list[tuple[str, str]]:
-        found = super().problems()
-        if self.writing.most >= self.model.length:
-            found.append(("writing.most", f"{self.writing.most} tokens leave no room for what they follow: model.length is "
-                          f"{self.model.length}"))
-        return found
+        return super().problems() + room_problems(self.writing.most, self.model.length)
 
     @property
     def limit(self) -> int:

@@ -112,6 +112,11 @@ class Drawing(Section):
     seed: int = setting(0, "what is drawn; another number gives other texts", ge=0)
 
 
+def room_problems(most: int, length: int) -> list[tuple[str, str]]:
+    """What is wrong with so many tokens to be written, of those that are seen."""
+    return [("writing.most", f"{most} tokens leave no room for what they follow: model.length is {length}")] if most >= length else []
+
+
 @register_task("nlp.tasks.language_model:LanguageModelling")
 class LanguageModel(Experiment):
     """What comes next in a running text, token by token."""
@@ -128,10 +133,7 @@ class LanguageModel(Experiment):
         found = super().problems()
         if self.own_tokens and self.tokens is not None:
             found.append(("tokens", f"model: {self.model.name} brings its own tokens; leave the section out"))
-        if self.writing.most >= self.model.length:
-            found.append(("writing.most", f"{self.writing.most} tokens leave no room for what they follow: model.length is "
-                          f"{self.model.length}"))
-        return found
+        return found + room_problems(self.writing.most, self.model.length)
 
     @property
     def own_tokens(self) -> bool:

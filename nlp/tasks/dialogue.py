@@ -11,13 +11,14 @@ import numpy as np
 import tensorflow as tf
 
 from nlp.data import requests
-from nlp.data.chat_template import COLUMNS, JOINER, WRITTEN, ChatTemplate, Message, messages_of, opened, quoted
+from nlp.data.chat_template import COLUMNS, JOINER, WRITTEN, ChatTemplate, Message, messages_of, opened
 from nlp.data.dialogues import load_dialogues, tokens_of, without_oldest
 from nlp.data.documents import ANSWERED, TOKENS
 from nlp.data.facts import DialogueFacts
 from nlp.settings import DialogueModel, text_keys
 from nlp.tasks.language_model import Documents, LanguageModelling, NextTokens, Prompts
 from nlp.tokens.alphabet import Alphabet
+from nlp.tokens.normalise import quoted
 from pipelines.base.errors import DataError
 from pipelines.data import text_rows
 from pipelines.data.dialect import JSON_LINES, PARQUET, ending

@@ -8,7 +8,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nlp.data.chat_template import quoted
 from nlp.data.documents import TOKENS, load_documents
 from nlp.data.facts import LanguageFacts
 from nlp.metrics import next_tokens
@@ -17,6 +16,7 @@ from nlp.tasks.texts import TextRequests
 from nlp.tokens import units
 from nlp.tokens.alphabet import Alphabet
 from nlp.tokens.base import FIRST, PAD, joined
+from nlp.tokens.normalise import quoted
 from pipelines.base.errors import DataError
 from pipelines.base.formatting import escaped
 from pipelines.data import draws

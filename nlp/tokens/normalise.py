@@ -120,3 +120,8 @@ def decompositions() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
                 parts.extend(map(ord, decomposed))
                 starts.append(len(parts))
     return np.array(keys, np.int32), np.array(starts, np.int32), np.array(parts, np.int32)
+
+
+def quoted(text: str) -> str:
+    """As a regular expression of RE2 that finds this text."""
+    return re.sub(r"[^\w\s\u0080-\U0010ffff]", r"\\\g<0>", text)

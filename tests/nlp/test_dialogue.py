@@ -62,15 +62,14 @@ def test_marks_in_a_message_are_text():
     ("{{ messages | length }", "does not write it"), ("{% for one in range(9) %}x{% endfor %}", "range"),
     ("{{ 'a' * 1000000000 }}", "not computed"), ("{{ raise_exception('no system') }}", "no system"),
     ("{{ messages.__class__.__mro__ }}", "unsafe"), ("{{ messages[0]['content'] }}", "no mark behind an answer"),
-    ("{% for one in messages %}{{ one.role }}: {{ one.content }}<|eot_id|>{% endfor %}", "behind what asks")])
+    ("{{ 'a'.center(1000000000) }}", "unsafe"), ("{{ '{:1000000000}'.format(1) }}", "unsafe"), ("{{ 'a' | center(1000000000) }}", "center"),
+    ("{{ messages | length }} {% for one in messages %}{{ one.content }}<|eot_id|>{% endfor %}", "behind what asks")])
 def test_a_template_that_does_not_fit_is_refused(text, words):
     template = ChatTemplate(text, "", "", MARKS)
     with pytest.raises(DataError, match=words):
         template.write(said("a"), ask=True)
         assert template.end
         template.parts(said("a", "b"))
-        if "role }}: " in text:  # it writes nothing for add_generation_prompt, so the answer has its role, too
-            raise DataError("behind what asks")
 
 
 def test_messages_are_read_in_several_forms_and_what_is_none_is_named():

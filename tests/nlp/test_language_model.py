@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from nlp.data.chat_template import quoted
 from nlp.metrics import next_tokens
 from nlp.models import language, language_pretrained
 from nlp.models.language import LanguageNetwork
@@ -15,6 +14,7 @@ from nlp.settings import LanguageTransformer
 from nlp.settings.language import Bytes, Characters, LanguagePreset, Parts
 from nlp.tasks.language_model import LanguageModelling
 from nlp.tokens import units
+from nlp.tokens.normalise import quoted
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.config.load import from_dict, from_text
 from pipelines.outputs.search import Drawn, sample
