@@ -34,7 +34,7 @@ def data(folder: Path) -> None:
         random.Random(0).shuffle(rows)
         with (folder / f"{split}.jsonl").open("w", encoding="utf-8") as file:
             for row in rows[:count]:
-                text, name = row["text"].decode(), builder.info.features["intent"].int2str(int(row["intent"]))
+                text, name = row["text"].decode(), row["intent_name"].decode()
                 answer = json.dumps({"intent": name, "words": len(text.split())})
                 file.write(json.dumps({"messages": [{"role": "user", "content": text}, {"role": "assistant", "content": answer}]}) + "\n")
 
