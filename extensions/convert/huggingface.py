@@ -20,7 +20,8 @@ transformers   AutoModelForCausalLM.from_pretrained("{folder}"), AutoTokenizer.f
 vLLM           vllm serve {folder}
 llama.cpp      python convert_hf_to_gguf.py {folder}
 
-Texts are cut by GPT-2's rule: tokens can differ from those of the training where several blanks, or a blank and an apostrophe, stand beside one another.
+Texts are cut by GPT-2's rule: tokens can differ from those of the training where several blanks, or a blank and an
+apostrophe, stand beside one another.
 """
 
 
