@@ -1,7 +1,7 @@
 """Dialogues as the text that a language model was trained with: a Jinja template, as presets bring it. Imports no TensorFlow."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -105,6 +105,11 @@ class ChatTemplate:
         return found
 
     @cached_property
+    def trims(self) -> bool:
+        """Whether blanks around a message are left out."""
+        return "\ue003 " not in self.write([{"role": "user", "content": "\ue003 "}], ask=True)
+
+    @cached_property
     def end(self) -> str:
         """The mark behind an answer. Raises DataError where there is none."""
         asked, answer = {"role": "user", "content": "?"}, "\ue003"
@@ -131,6 +136,26 @@ def first(system: str | None) -> list[Message]:
 def opened(messages: Sequence[Message], system: str | None) -> list[Message]:
     """With the system's first message, where there is none."""
     return list(messages) if messages and messages[0]["role"] == "system" else [*first(system), *messages]
+
+
+def without_oldest(messages: list[Message], fits: Callable[[list[Message]], bool]) -> list[Message]:
+    """Without as many of the oldest questions and their answers as do not fit; at least the last question stays. What the system said
+    before the first one stays, too.
+
+    Args:
+        fits: of fewer messages wherever of more. Asked for each halving, so that a dialogue of many messages takes no longer than its text.
+    """
+    asked = [number for number, one in enumerate(messages) if one["role"] == "user"]
+    first = messages[:asked[0]] if asked else []
+
+    def later(number: int) -> list[Message]:
+        return [*(one for one in first if one["role"] == "system"), *messages[asked[number]:]] if number else messages
+
+    low, high = 0, max(0, len(asked) - 1)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(later(middle)) else (middle + 1, high)
+    return later(low)
 
 
 def of_preset(folder: Path, name: str) -> str:

@@ -150,11 +150,8 @@ def windows(dialogues: Source, template: ChatTemplate, alphabet: PresetTokens, e
     for number, text in enumerate(texts_of(dialogues)):
         messages = chat_template.opened(parse_json(text), experiment.writing.system)
         try:
-            ids, own = _encoded(messages, template, alphabet)
-            whole = messages
-            while len(ids) > size and (less := without_oldest(messages)) is not None:
-                messages = less
-                ids, own = _encoded(messages, template, alphabet)
+            part = chat_template.without_oldest(messages, lambda some: len(_encoded(some, template, alphabet)[0]) <= size)
+            ids, own = _encoded(part, template, alphabet)
         except DataError as error:
             bad.append(f"{dialogues.name(number)}: {error}")
             continue
@@ -162,7 +159,7 @@ def windows(dialogues: Source, template: ChatTemplate, alphabet: PresetTokens, e
             asked = int(np.argmax(own))
             bad.append(f"{dialogues.name(number)}: what is asked has {asked:,} tokens, and {size - 1} are seen (model.length)")
             continue
-        shorter += messages is not whole
+        shorter += len(part) < len(messages)
         cut += len(ids) > size
         rows.append((np.pad(ids[:size], (0, max(0, size - len(ids)))), np.pad(own[:size], (0, max(0, size - len(ids))))))
         kept.append(number)
@@ -175,14 +172,6 @@ def windows(dialogues: Source, template: ChatTemplate, alphabet: PresetTokens, e
     notes = [f"{count:,} of {len(rows):,} dialogues have more than {size - 1} tokens (model.length): {what}" for count, what in
              ((shorter, "their oldest questions and answers are left out"), (cut, "the end of an answer is not learned")) if count]
     return Cut(source, bad, notes)
-
-
-def without_oldest(messages: list[Message]) -> list[Message] | None:
-    """Without the oldest question and its answer; None where there is one alone. What the system said stays."""
-    own = [number for number, one in enumerate(messages) if one["role"] == "user"]
-    if len(own) < 2:
-        return None
-    return [*(one for one in messages[:own[0]] if one["role"] == "system"), *messages[own[1]:]]
 
 
 def _encoded(messages: list[Message], template: ChatTemplate, alphabet: PresetTokens) -> tuple[np.ndarray, np.ndarray]:

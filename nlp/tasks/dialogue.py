@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from nlp.data import requests
-from nlp.data.chat_template import COLUMNS, JOINER, WRITTEN, ChatTemplate, Message, messages_of, opened
-from nlp.data.dialogues import load_dialogues, tokens_of, without_oldest
+from nlp.data.chat_template import COLUMNS, JOINER, WRITTEN, ChatTemplate, Message, messages_of, opened, without_oldest
+from nlp.data.dialogues import load_dialogues, tokens_of
 from nlp.data.documents import ANSWERED, TOKENS
 from nlp.data.facts import DialogueFacts
 from nlp.settings import DialogueModel, text_keys
@@ -73,7 +73,7 @@ class Dialogues(Documents):
     def receive(self, raw: Tensors) -> Tensors:
         """Texts [batch] string into {"prompt"} [batch, any] int32. A text is a message of the user, in which marks are none."""
         before, behind = self.template.around(self.experiment.writing.system)
-        message = raw["text"]
+        message = tf.strings.strip(raw["text"]) if self.template.trims else raw["text"]
         for mark in self.template.marks:
             message = tf.strings.regex_replace(message, quoted(mark), _replacing(mark[0] + JOINER + mark[1:]))
         rest = tf.strings.regex_replace(raw["text"], f"^{WRITTEN}", "", replace_global=False)
@@ -85,12 +85,14 @@ class Dialogues(Documents):
         messages = opened(messages, self.experiment.writing.system)
         if messages[-1]["role"] != "user":
             raise DataError("the last message is none of the user; there is nothing to answer")
-        while True:
-            less, fits = without_oldest(messages), self.fits("".join(one["content"] for one in messages))
-            text = self.template.write(messages, ask=True) if fits or less is None else ""
-            if less is None or (fits and self.fits(text) and len(self.cut(text)) <= self.room):
-                return WRITTEN + text
-            messages = less
+
+        def fits(some: list[Message]) -> bool:
+            if len(some) > self.experiment.limit or not self.fits("".join(one["content"] for one in some)):
+                return False
+            text = self.template.write(some, ask=True)
+            return self.fits(text) and len(self.cut(text)) <= self.room
+
+        return WRITTEN + self.template.write(without_oldest(messages, fits), ask=True)
 
 
 def _replacing(text: str) -> str:

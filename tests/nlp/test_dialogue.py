@@ -156,6 +156,28 @@ def test_a_message_and_a_dialogue_are_answered_as_the_template_has_them(preset, 
         task.output.prompt(said("a", "b"))
 
 
+def test_a_message_is_trimmed_where_the_template_trims_it(preset, table, tmp_path):
+    own = tmp_path / "own.jinja"
+    own.write_text(TEMPLATE.replace("one['content']", "one['content'] | trim"))
+    task = task_of(preset, table, template=str(own))
+    task.facts = task.splits().facts
+    sent = [{"text": tf.constant(["  a b "])}, {"text": tf.constant([task.input.requests.take({"messages": said("  a b ")})["text"]])}]
+    first, second = (task.input.receive(one)["prompt"].numpy().tolist() for one in sent)
+    assert first == second and task.input.template.trims and not ChatTemplate(TEMPLATE, "", "", MARKS).trims
+
+
+def test_a_dialogue_of_very_many_messages_is_halved_and_not_shortened_one_by_one():
+    messages, asked = said(*["a b"] * 100_001, system="s"), []
+
+    def fits(some):
+        asked.append(len(some))
+        return len(some) <= 8
+
+    part = chat_template.without_oldest(messages, fits)
+    assert part == [messages[0], *messages[-7:]] and len(asked) < 20
+    assert chat_template.without_oldest(messages[:3], lambda some: False) == messages[:3]
+
+
 def test_answers_are_compared_with_the_true_ones_and_with_the_asked_form(preset, table):
     task = task_of(preset, table, evaluate={"answers": 5, "form": "[a-z] and [a-z]|[a-z]", "bootstrap": 100})
     splits = task.splits()
