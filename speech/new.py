@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from pipelines.base.errors import DataError
+from pipelines.base.errors import ConfigError, DataError
 from pipelines.config.draft import Asked, Draft, Entry, Way, section
 from pipelines.config.yaml_text import inline
 from pipelines.data.columns import number_of
@@ -21,6 +21,7 @@ from speech.data.enough import too_little
 from speech.data.inspection import ROLES as ROLES
 from speech.data.inspection import Seen, headers_of, look
 
+KERNEL = "kernel machine on statistics of cepstra"
 TASKS = ("commands", "transcription", "regression")
 FEWEST = 10  # recordings without which there is nothing to divide
 LARGE = 5000  # recordings from which little is augmented, and validation chooses
@@ -31,10 +32,11 @@ RATES = (8000, 16_000)  # Hz, for the model: more tells little of speech
 ENCODED = 16_000  # Hz, of pretrained encoders
 MOST_WORDS = 30  # up to which words are what an output step represents
 ENCODED_STEPS = 300  # updates under a pretrained encoder that trains, at least
-WHISPER = "WhisperBackbone"
+WHISPER, YAMNET = "WhisperBackbone", "YAMNet"
 _OF_SPEECH = (WHISPER, "MoonshineBackbone")  # encoders with a vector for each moment
 SIGNS = ".,?!"  # that Whisper writes; a transcript without any was not punctuated
 WINDOW = "what the model gets: the loudest part of longer recordings"
+LONGEST, LONGEST_SOUND = 3.0, 10.0  # s of it; of sounds that are no words, which YAMNet hears in pieces
 
 
 def draft(path: Path, asked: Asked) -> Draft:
@@ -57,8 +59,12 @@ def draft(path: Path, asked: Asked) -> Draft:
              f"{_contents(seen)}.",
              *seen.notes)
     if asks != "classes":
-        return _other_question(path, seen, rate, seconds, notes, asks)
-    proposal = propose(asked, "speech", reason=_reason(seen), gain="new voices are understood after few recordings")
+        return _other_question(path, seen, rate, seconds, notes, asks, asked)
+    proposal = propose(asked, "speech", reason=_reason(seen), gain="new voices are understood after few recordings",
+                       fits=None if seen.texts is None else lambda preset: preset.backbone in _OF_SPEECH)
+    if proposal.preset and proposal.preset.backbone == YAMNET and seen.texts is not None:
+        raise ConfigError(f"--encoder: {proposal.preset.name} knows sounds, not words: for transcripts name an encoder of Whisper or "
+                          "Moonshine, or none")
     if proposal.preset and not _few(seen) and not _writes(proposal.preset) and not asked.wants_encoder:
         proposal = Proposal()  # an encoder that does not write English by itself is not known to gain
     if seen.texts is not None and not proposal.preset and (
@@ -75,8 +81,8 @@ def draft(path: Path, asked: Asked) -> Draft:
     own, judged_alone = body(proposal.preset), False
     if proposal.preset and _sentences(seen) and _writes(proposal.preset):
         own, judged_alone = _written(path, seen, proposal.preset), True
-    kernel = [] if seen.texts is not None else [Way("kernel machine on statistics of cepstra", _kernel(path, seen, rate, seconds))]
-    what = "Speech to text" if seen.texts is not None else f"Spoken commands: {len(seen.classes)} classes"
+    kernel = [] if seen.texts is not None else [Way(KERNEL, _kernel(path, seen, rate, seconds))]
+    what = "Speech to text" if seen.texts is not None else f"Recordings of {len(seen.classes)} classes"
     compared = ("the transcript of the most similar training recording" if seen.texts is not None else
                 "a kernel classifier on statistics of cepstra, fitted in the run")
     blends = asked.used_blend(lambda: kernel and choices(asked, "speech"))
@@ -84,8 +90,10 @@ def draft(path: Path, asked: Asked) -> Draft:
                  lambda: [] if judged_alone else _ways(seen, asked, body, kernel, blended if blends else None))
 
 
-def _other_question(path: Path, seen: Seen, rate: int, seconds: list[float], notes: tuple[str, ...], asks: Question) -> Draft:
-    """Numbers, or several labels a recording, of a kernel machine, which is the cheap baseline, too."""
+def _other_question(path: Path, seen: Seen, rate: int, seconds: list[float], notes: tuple[str, ...], asks: Question, asked: Asked) -> Draft:
+    """Numbers, or several labels a recording, of a kernel machine: the cheap baseline, with YAMNet beside the cepstra where it is at
+    hand."""
+    preset = next((preset for preset in choices(asked, "speech") if preset.backbone == YAMNET), None)
     if asks == "labels":
         separator = separator_in(seen.classes) or ";"
         names = sorted({label for value in seen.classes for label in labels_in(value, separator) if label})
@@ -96,11 +104,10 @@ def _other_question(path: Path, seen: Seen, rate: int, seconds: list[float], not
         what = f"a number from {numbers[0]:g} to {numbers[-1]:g}"
     data = [(key, 0.2, "share of train: it chooses " + ("thresholds" if asks == "labels" else "the widths of intervals"))
             if key == "validation" and "validation" not in seen.splits else (key, value, comment)
-            for key, value, comment in _data(path, seen, rate, [("seconds", _window(seen.files, seconds), WINDOW)])]
+            for key, value, comment in _heard(path, seen, rate, seconds, preset)]
     task = "speech.regression" if asks == "numbers" else "speech.commands"
-    body = "\n".join([f"task: {task}", section("data", data),
-                      section("model", [("name", "kernel", "on statistics of cepstra, fitted at once; or pretrained, ds_cnn")])])
-    return Draft(f"Recordings of {path.name}: {what}.", notes, body)
+    body = "\n".join([f"task: {task}", section("data", data), _machine(preset)])
+    return Draft(f"Recordings of {path.name}: {what}.", notes, body, notes=noted(preset) if preset else ())
 
 
 def _ways(seen: Seen, asked: Asked, body: Callable[..., str], cheap: list[Way], blended: Callable[[Preset], str] | None) -> list[Way]:
@@ -108,7 +115,10 @@ def _ways(seen: Seen, asked: Asked, body: Callable[..., str], cheap: list[Way], 
     writes untrained is judged by tokens of its own, so that no fold compares it with others."""
     found = []
     for preset in choices(asked, "speech"):
-        if seen.texts is None or preset.backbone in _OF_SPEECH:
+        if preset.backbone == YAMNET:
+            if seen.texts is None:
+                found.append(Way(f"kernel machine on those, and on {preset.name}'s", body(preset), noted(preset)))
+        elif seen.texts is None or preset.backbone in _OF_SPEECH:
             tuned = seen.texts is not None and _kept(seen) >= FROZEN_BELOW
             trained = Way(f"{preset.name}, its last blocks trained", body(preset, False), noted(preset)) if tuned else None
             found.append(Way(f"{preset.name}, frozen", body(preset, True), noted(preset), trained))
@@ -117,20 +127,30 @@ def _ways(seen: Seen, asked: Asked, body: Callable[..., str], cheap: list[Way], 
     return found if asked.wants_encoder else [*cheap, *found, Way("a network from scratch", body(None))]
 
 
-def _kernel(path: Path, seen: Seen, rate: int, seconds: list[float]) -> str:
-    """The YAML of the cheap baseline as a model."""
-    return "\n".join([
-        "task: speech.commands",
-        section("data", _data(path, seen, rate, [("seconds", _window(seen.files, seconds), WINDOW)], folds=True)),
-        section("model", [("name", "kernel", "fitted at once; or ds_cnn, pretrained")]),
-    ])
+def _kernel(path: Path, seen: Seen, rate: int, seconds: list[float], preset: Preset | None = None) -> str:
+    """The YAML of the cheap baseline as a model; with YAMNet beside it."""
+    return "\n".join(["task: speech.commands", section("data", _heard(path, seen, rate, seconds, preset, folds=True)), _machine(preset)])
+
+
+def _heard(path: Path, seen: Seen, rate: int, seconds: list[float], preset: Preset | None, *, folds: bool = False) -> list[Entry]:
+    """The section data of a kernel machine."""
+    window = _window(seen.files, seconds, LONGEST_SOUND if preset else LONGEST)
+    return _data(path, seen, ENCODED if preset else rate, [("seconds", window, WINDOW)], folds=folds)
+
+
+def _machine(preset: Preset | None) -> str:
+    """The section model of a kernel machine."""
+    if preset is None:
+        return section("model", [("name", "kernel", "on statistics of cepstra, fitted at once; or ds_cnn, pretrained")])
+    return section("model", [("name", "kernel", "fitted at once; or ds_cnn, which trains, or pretrained"),
+                             ("preset", preset.handle, "statistics of its layers stand beside those of cepstra")])
 
 
 def _reason(seen: Seen) -> str:
     """Why these recordings gain by a pretrained encoder; empty where they do not, or validation has not shown it: texts of many words in
     other languages than English."""
     if _few(seen):
-        return f"since {len(seen.files):,} recordings are few: it has heard many voices"
+        return f"since {len(seen.files):,} recordings are few: it has heard many"
     return "since it writes English without training" if _sentences(seen) else ""
 
 
@@ -186,6 +206,8 @@ def _data(path: Path, seen: Seen, rate: int, task: list[Entry], *, folds: bool =
 def _commands(path: Path, seen: Seen, rate: int, seconds: list[float], preset: Preset | None, frozen: bool | None = None, *,
               blend: bool = False) -> str:
     count, most = len(seen.files), max(seen.classes.values()) / min(seen.classes.values())
+    if preset and preset.backbone == YAMNET:
+        return _kernel(path, seen, rate, seconds, preset)
     window = _window(seen.files, seconds)
     if preset:
         return "\n".join([
@@ -282,8 +304,8 @@ def _train(count: float, batch: int, steps: int, *, most: int, peak: float, ema:
     return entries
 
 
-def _window(files: list[Path], seconds: list[float]) -> float:
-    """Seconds that hold the speech of nearly all recordings in a sample; at most the length of nearly all."""
+def _window(files: list[Path], seconds: list[float], longest: float = LONGEST) -> float:
+    """Seconds that hold what is loud in nearly all recordings of a sample; at most `longest`, and the length of nearly all."""
     whole = seconds[int(0.98 * (len(seconds) - 1))] + 0.1
     spans = []
     for file in files[:: max(1, -(-len(files) // LISTENED))]:
@@ -292,7 +314,7 @@ def _window(files: list[Path], seconds: list[float]) -> float:
         except DataError:
             continue
     span = sorted(spans)[int(0.95 * (len(spans) - 1))] + 0.3 if spans else whole
-    return min(3.0, max(0.5, round(min(span, whole), 1)))
+    return min(longest, max(0.5, round(min(span, whole), 1)))
 
 
 def _transcription(path: Path, seen: Seen, rate: int, seconds: list[float], preset: Preset | None, frozen: bool | None = None) -> str:

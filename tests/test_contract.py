@@ -243,7 +243,8 @@ def known_users(folder: Path, splits: Any) -> list[str]:
 
 # fitted at once, so that no step trains them: the first as the cheap baseline is
 FITTED = {"nlp.classification/linear", "nlp.pair_classification/linear", "vision.classification/kernel"}
-AT_ONCE = FITTED | {"recsys.retrieval/ease", "recsys.ranking/factors", "speech.commands/pretrained", "vision.classification/blend",
+AT_ONCE = FITTED | {"recsys.retrieval/ease", "recsys.ranking/factors", "speech.commands/pretrained", "speech.commands/sounds",
+                    "vision.classification/blend",
                     "vision.classification/many"}
 CASES = {
     "nlp.classification": Case("nlp/quickstart", ("data.limit=400", "tokens.buckets=1024"), texts),
@@ -278,6 +279,8 @@ CASES = {
         "model.width=16", "model.kernels=[5]", "tokens.unit=subwords", "tokens.size=24", "train.batch_size=16",
         "train.validate_every=1"), sound_files),
     "speech.commands/pretrained": Case(COMMANDS, (), sound_files, tiny.moonshine),
+    "speech.commands/sounds": Case(
+        COMMANDS, ("model={name: kernel, preset: ''}", "data.rate=16000"), sound_files, tiny.yamnet),
     "speech.transcription/whisper": Case(
         TRANSCRIPTS, ("model={name: whisper, preset: '', trains: whole, longest: 12}",), sound_files, tiny.whisper),
     "speech.regression": Case(SOUND_NUMBERS, ("target.low=0",), sound_files, data=numbers_made.tones),

@@ -40,6 +40,8 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
         *FEW, "model={name: pretrained, preset: PRESET/efficientnet, finetune: {name: whole}}")),
     "speech.commands/pretrained": (test_contract.COMMANDS, (
         *FEW, "model={name: pretrained, preset: PRESET/whisper, silence: 0.1, finetune: {name: whole}}")),
+    "speech.commands/pretrained yamnet": (test_contract.COMMANDS, (
+        *FEW, "model={name: pretrained, preset: PRESET/yamnet, finetune: {name: whole}}", "data.rate=16000")),
     "speech.transcription/pretrained": (test_contract.TRANSCRIPTS, (
         *FEW, "model={name: pretrained, preset: PRESET/whisper, finetune: {name: whole}}")),
     "speech.transcription/whisper": (test_contract.TRANSCRIPTS, (
@@ -98,7 +100,8 @@ LIKE_CLASSES = {"nlp.regression": "nlp.classification", "nlp.pair_regression": "
                 "speech.regression": "speech.commands",
                 "vision.regression": "vision.classification"}
 # fitted at once: no step trains them
-WITHOUT_STEPS = {"vision.classification/kernel", "speech.commands/kernel", "nlp.classification/linear", "nlp.pair_classification/linear",
+WITHOUT_STEPS = {"vision.classification/kernel", "speech.commands/kernel", "speech.commands/yamnet",
+                 "nlp.classification/linear", "nlp.pair_classification/linear",
                  "recsys.retrieval/ease",
                  "recsys.retrieval/item_knn", "recsys.ranking/factors"}
 BY_CUDNN = {"nlp.classification/lstm", "recsys.sequential/gru"}
@@ -135,7 +138,7 @@ def rehearsed(tmp_path_factory) -> dict[str, dict]:
     """Name -> what came of it; all in one process, so that TensorFlow is imported once."""
     folder, cases = tmp_path_factory.mktemp("rehearsal"), dict(CASES)
     if all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text")):
-        for encoder in (tiny.bert, tiny.efficientnet, tiny.llama, tiny.chatting, tiny.pyramid, tiny.whisper):
+        for encoder in (tiny.bert, tiny.efficientnet, tiny.llama, tiny.chatting, tiny.pyramid, tiny.whisper, tiny.yamnet):
             encoder(folder / encoder.__name__)
     else:
         cases = {name: case for name, case in cases.items() if "PRESET" not in str(case)}

@@ -18,7 +18,8 @@ from typing import Any, Literal
 from pipelines.base import formatting
 from pipelines.base.errors import ConfigError
 from pipelines.base.inside import all_below, check_regular
-from pipelines.encoders.locate import WEIGHTS, locate, parameters, read_json, weight_files
+from pipelines.encoders import arrays
+from pipelines.encoders.locate import WEIGHTS, locate, on_disk, parameters, read_json, weight_files
 from pipelines.machine import memory
 from pipelines.machine.startup import start_tensorflow
 
@@ -148,6 +149,14 @@ def find(handle: str, *, domain: str | None = None, key: str = "model.preset") -
         ConfigError: it is not to be had, not a preset, damaged, holds a pickle, is too large for memory, of another domain, or a text
             encoder without tokenizer.
     """
+    there = on_disk(handle)
+    if there is not None and (other := arrays.kind_of(there)):
+        preset = find_arrays(handle, other, key=key)
+        if domain is not None:
+            preset.require_domain(domain)
+        if other.model:
+            raise ConfigError(f"{key}: {handle} ({other.name}) is no encoder; model.name: {other.model} takes it")
+        return preset
     folder = locate(handle, key, hub(key).models.Backbone.presets)
     if not (folder / "config.json").is_file():
         raise ConfigError(f"{key}: {handle} is no preset: there is no config.json in {folder}; name the folder that keras-hub's "
@@ -168,6 +177,13 @@ def find(handle: str, *, domain: str | None = None, key: str = "model.preset") -
     if domain == "nlp":
         preset.require_tokenizer()
     return preset
+
+
+def find_arrays(handle: str, kind: arrays.Kind, *, key: str = "model.preset") -> Preset:
+    """A preset of plain arrays, of whose weights only headers are read. Raises ConfigError where it is none of that kind."""
+    folder = locate(handle, key, {})
+    count = arrays.weights(folder, handle, kind, key)
+    return Preset(handle, folder, "arrays", kind.name, kind.domain, count, (folder / arrays.FILE,), {}, key)
 
 
 def _check_files(folder: Path, key: str) -> tuple[str, ...]:

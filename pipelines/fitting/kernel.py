@@ -88,10 +88,10 @@ class KernelMachine(keras.layers.Layer):
             weight.assign(value.astype(np.float32))
 
 
-def build(shape: Sequence[int], describe: Callable[[Any], tf.Tensor], *, support: int, classes: int) -> keras.Model:
+def build(shape: Sequence[int], describe: Callable[[Any], tf.Tensor] | Described, *, support: int, classes: int) -> keras.Model:
     """The model from inputs [batch, *shape] float32 to logits [batch, classes]: the layers `features` and `machine`."""
     inputs = keras.Input(shape, dtype="float32", name="inputs")
-    features = Described(describe, name="features")(inputs)
+    features = (describe if isinstance(describe, Described) else Described(describe, name="features"))(inputs)
     return keras.Model(inputs, KernelMachine(support, classes, name="machine")(features), name="kernel")
 
 

@@ -10,6 +10,11 @@ class FittedModel(Section):
 
     fitted: ClassVar[bool] = True
 
+    @property
+    def is_baseline(self) -> bool:
+        """Whether it is the cheap baseline itself, which then does not stand beside it."""
+        return True
+
 
 class KernelModel(FittedModel):
     """A kernel machine on features that nothing learns: the cheap baseline that stands beside every report, as a model."""

@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from pipelines.data.source import Source, Tensors
 from pipelines.fitting import kernel
-from pipelines.fitting.settings import FittedModel
 from pipelines.outputs import classification, classifier
 from pipelines.outputs.baselines import kernel_baseline
 from pipelines.outputs.cross_entropy import class_weights, cross_entropy, largest_share, softened
@@ -116,7 +115,7 @@ class Classes(OfClasses):
 
     def baseline(self, train: Source, features: Features) -> Baseline | None:
         cheap = self.input.cheap
-        if cheap is None or isinstance(self.experiment.model, FittedModel):
+        if cheap is None or getattr(self.experiment.model, "is_baseline", False):
             return None
         return kernel_baseline(cheap.name, train, features, cheap.describe, len(self.classes), blocks=cheap.blocks)
 

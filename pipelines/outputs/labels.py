@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from pipelines.data.source import Source, Tensors
 from pipelines.fitting import kernel
-from pipelines.fitting.settings import FittedModel
 from pipelines.outputs import label_metrics
 from pipelines.outputs.baselines import kernel_baseline
 from pipelines.outputs.cross_entropy import class_weights, softened
@@ -122,7 +121,7 @@ class Labels(OfClasses):
 
     def baseline(self, train: Source, features: Features) -> Baseline | None:
         cheap = self.input.cheap
-        if cheap is None or isinstance(self.experiment.model, FittedModel):
+        if cheap is None or getattr(self.experiment.model, "is_baseline", False):
             return None
         return kernel_baseline(cheap.name, train, features, cheap.describe, len(self.classes), blocks=cheap.blocks, several=True)
 

@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from pipelines.data.number_columns import TARGET
 from pipelines.data.source import Source, Tensors
-from pipelines.fitting.settings import FittedModel
 from pipelines.outputs import number_metrics, prediction_intervals
 from pipelines.outputs.baselines import number_baseline
 from pipelines.outputs.number_scales import Scales
@@ -181,7 +180,7 @@ class Numbers(Output):
 
     def baseline(self, train: Source, features: Features) -> Baseline | None:
         cheap = self.input.cheap
-        if cheap is None or isinstance(self.experiment.model, FittedModel):
+        if cheap is None or getattr(self.experiment.model, "is_baseline", False):
             return None
         return number_baseline(train, features, cheap, self)
 

@@ -1,4 +1,4 @@
-"""A preset's speech encoder (Whisper, Moonshine) as the facts of a run have it, and its front end.
+"""A preset's encoder (Whisper, Moonshine, YAMNet) as the facts of a run have it, and its front end.
 
 The facts hold the settings of encoder and audio converter, so that a finished run is rebuilt without the preset.
 """
@@ -12,9 +12,11 @@ import tensorflow as tf
 from pipelines.base.errors import ConfigError
 from pipelines.encoders import presets
 from pipelines.encoders.presets import hub
+from speech.data import yamnet
 from speech.data.features import FLOOR, FrontEnd
 from speech.models.moonshine import CLASS as MOONSHINE
 from speech.models.moonshine import HOP, REACH, STRIDE, WINDOW
+from speech.models.yamnet import CLASS as YAMNET
 from speech.settings import Frontend
 
 TINY = 1e-7  # beside a variance, as KerasHub has it
@@ -95,7 +97,8 @@ class WhisperFrontEnd(FrontEnd):
 
 WHISPER = "WhisperBackbone"
 RATE = {"sampling_rate": (1000, 96_000)}
-CONVERTER = {WHISPER: {"num_mels": (4, 256), "num_fft_bins": (16, 8192), "stride": (1, 8192), **RATE}, MOONSHINE: RATE}  # lowest, highest
+CONVERTER = {WHISPER: {"num_mels": (4, 256), "num_fft_bins": (16, 8192), "stride": (1, 8192), **RATE}, MOONSHINE: RATE,  # lowest, highest
+             YAMNET: {"sampling_rate": (yamnet.RATE, yamnet.RATE)}}
 
 
 def learn(name: str, *, whole: bool = False) -> dict[str, Any]:
@@ -109,7 +112,9 @@ def learn(name: str, *, whole: bool = False) -> dict[str, Any]:
     """
     preset = presets.find(name, domain="speech")
     if preset.backbone not in CONVERTER:
-        raise ConfigError(f"model.preset: {name} is a {preset.backbone}; of speech encoders only Whisper's and Moonshine's are used here")
+        raise ConfigError(f"model.preset: {name} is a {preset.backbone}; only the encoders of Whisper, Moonshine and YAMNet are used here")
+    if preset.backbone == YAMNET and not whole:
+        return yamnet.learn(name)
     if whole and preset.backbone != WHISPER:
         raise ConfigError(f"model.preset: {name} is a {preset.backbone}, of which the encoder alone is used here (model.name: pretrained); "
                           "model.name: whisper takes Whisper's presets")
@@ -137,7 +142,7 @@ def front_end(facts: Mapping[str, Any], rate: int) -> FrontEnd:
     if own != rate:
         raise ConfigError(f"data.rate: the preset of model.preset hears {own:,} Hz; set data.rate: {own} (recordings of another rate are "
                           "resampled)")
-    return WhisperFrontEnd(converter) if kind == WHISPER else MoonshineFrontEnd(converter)
+    return {WHISPER: WhisperFrontEnd, MOONSHINE: MoonshineFrontEnd, YAMNET: lambda _: yamnet.YamnetFrontEnd()}[kind](converter)
 
 
 def most_frames(facts: Mapping[str, Any]) -> int:

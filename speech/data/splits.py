@@ -16,8 +16,10 @@ from pipelines.data.number_columns import TARGET, NumberColumns, without_targets
 from pipelines.data.opened import Opened, without
 from pipelines.data.source import Source, Tensors, class_counts
 from pipelines.data.split import choose, describe
+from pipelines.encoders import arrays, presets
 from pipelines.outputs import number_scales
 from pipelines.task.contract import Splits
+from speech.data import yamnet
 from speech.data.connected_digits import open_connected
 from speech.data.enough import too_little
 from speech.data.features import FrontEnd
@@ -117,6 +119,17 @@ def load_commands(experiment: Commands, decode: Decode, front_end: FrontEnd, *, 
         "speakers": sorted(set(facts_of(train).speakers or [])), "splits": describe(parts, classes),
     }
     return Splits(train=train, validation=validation, test=test, facts=facts, skipped=tuple(skipped), notes=(*opened.notes, *notes))
+
+
+def sounds_as_they_are(experiment: Commands) -> Splits:
+    """Splits of a model that names sounds without training: silence, to train nothing on, and the classes of the preset."""
+    settings: Any = experiment.model
+    names = yamnet.class_names(presets.find_arrays(settings.preset, arrays.YAMNET).folder)
+    train = silence(experiment.data).also(labels=np.zeros((1, len(names)), np.float32))
+    parts: dict[str, Source | None] = {"train": train, "validation": None, "test": None}
+    facts = {"classes": names, "class_counts": [0] * len(names), "thresholds": [settings.threshold] * len(names),
+             "mean": [0.0] * yamnet.BANDS, "std": [0.0] * yamnet.BANDS, "splits": describe(parts)}
+    return Splits(train, None, None, facts, notes=("There are no data: the model is used as it is, and is not judged",))
 
 
 def load_transcripts(experiment: Transcription, decode: Decode, front_end: FrontEnd, *, encoder: Encoder | None = None,

@@ -8,7 +8,9 @@ import numpy as np
 import scipy.fft
 import tensorflow as tf
 
+from pipelines.encoders import arrays, presets
 from pipelines.fitting import kernel
+from speech.models import yamnet
 from speech.settings import Kernel
 
 COARSE, FINE = 13, 30  # coefficients of the envelope of the spectrum, by which words differ, and up to those by which voices do
@@ -19,8 +21,24 @@ REACH = 2  # frames to each side over which the slope of a coefficient is taken
 
 def build(settings: Kernel, *, frames: int, width: int, classes: int, facts: dict[str, Any], describe: Callable[[Any], tf.Tensor],
           ) -> keras.Model:
-    """See speech.models.command_model. All weights are 0 before they are fitted, and no step trains them."""
-    return kernel.build((frames, width), describe, support=kernel.kept_of(facts, settings.support), classes=classes)
+    """See speech.models.command_model. All weights are 0 before they are fitted, but for an encoder's, and no step trains them."""
+    features: Any = describe
+    if settings.preset is not None:
+        preset = presets.find_arrays(settings.preset, arrays.YAMNET) if settings.weights == "preset" else None
+        features = Beside(describe, yamnet.encoder(preset, frames=frames), name="features")
+    return kernel.build((frames, width), features, support=kernel.kept_of(facts, settings.support), classes=classes)
+
+
+class Beside(kernel.Described):
+    """What a function in graph makes of the inputs, and beside it what an encoder makes of them. Nothing of it trains."""
+
+    def __init__(self, describe: Callable[[Any], tf.Tensor], encoder: keras.Model, **options: Any):
+        super().__init__(describe, **options)
+        self.encoder = encoder
+        self.trainable = False
+
+    def call(self, inputs: Any) -> tf.Tensor:
+        return tf.concat([super().call(inputs), tf.cast(self.encoder(inputs, training=False), tf.float32)], 1)
 
 
 def cepstral_statistics(bands: tf.Tensor, mels: int | None = None) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""Networks with a pretrained speech encoder of KerasHub (Whisper, Moonshine) under a new head: `features`, then `head`.
+"""Networks with a pretrained encoder (Whisper and Moonshine of KerasHub, YAMNet) under a new head: `features`, then `head`.
 
 Weights come from the preset, or are those of a run; then the facts say how the encoder is built (speech.data.pretrained).
 """
@@ -19,7 +19,7 @@ from pipelines.encoders.linear_head import Emphasis
 from pipelines.encoders.presets import hub
 from pipelines.encoders.settings import PretrainedModel
 from pipelines.fitting.kernel import kept_of
-from speech.models import moonshine
+from speech.models import moonshine, yamnet
 from speech.models.whisper import STRIDE, WhisperWriter, decoder, encoder
 from speech.settings import PretrainedCommands, PretrainedTranscripts, Whisper
 
@@ -82,26 +82,34 @@ def commands(settings: PretrainedCommands, *, frames: int, classes: int, facts: 
     """Features of the encoder's front end [batch, frames, width] float32 to logits [batch, classes]: `features`, the mean of the encoder's
     vectors over speech, weighted as the fact `pool` says, with the fact `names` beside it the decoder's scores of the classes' names, and
     `head`, a linear layer; with settings.blend beside a kernel machine on what `describe` makes of the inputs."""
-    layers, waves = keras.layers, hears_waves(facts)
-    whole = backbone(settings, facts)
+    layers = keras.layers
+    if yamnet.is_yamnet(facts):
+        features, names = yamnet.encoder(presets.find(settings.preset) if settings.weights == "preset" else None, frames=frames), None
+    else:
+        features, names = _spoken(settings, frames, facts)
+    given = keras.Input(features.output_shape[1:], name="pooled")
+    x = layers.Dropout(settings.dropout)(given)
+    x = Emphasis(NAMED, len(names["first"]), name="emphasis")(x) if names else x
+    logits = layers.Dense(classes, dtype="float32", name="classes")(x)
+    head = keras.Model(given, logits, name="head")
+    inputs = keras.Input(features.input_shape[1:], name="features_of_sound")
+    model = keras.Model(inputs, head(features(inputs)), name="pretrained")
+    if settings.blend is None:
+        return model
+    return blend.build(model, inputs.shape[1:], describe, support=kept_of(facts), classes=classes)
+
+
+def _spoken(settings: PretrainedCommands, frames: int, facts: dict[str, Any]) -> tuple[keras.Model, dict[str, Any] | None]:
+    """`features` of an encoder of speech, and the fact `names`."""
+    waves, whole = hears_waves(facts), backbone(settings, facts)
     vectors = (moonshine.encoder if waves else encoder)(whole, frames=frames)
     sound = keras.Input(vectors.input_shape[1:], name="sound")
     heard = vectors(sound)
     pooled = SpeechMean(waves, by_loudness=facts.get("pool") == "loudness", name="mean", dtype="float32")([heard, sound])
     names = facts.get("names")
     if names:
-        pooled = layers.Concatenate(name="mean_and_names", dtype="float32")([pooled, NameScores(whole, names, name="names")(heard)])
-    features = keras.Model(sound, pooled, name="features")
-    given = keras.Input(features.output_shape[1:], name="pooled")
-    x = layers.Dropout(settings.dropout)(given)
-    x = Emphasis(NAMED, len(names["first"]), name="emphasis")(x) if names else x
-    logits = layers.Dense(classes, dtype="float32", name="classes")(x)
-    head = keras.Model(given, logits, name="head")
-    inputs = keras.Input(vectors.input_shape[1:], name="features_of_sound")
-    model = keras.Model(inputs, head(features(inputs)), name="pretrained")
-    if settings.blend is None:
-        return model
-    return blend.build(model, inputs.shape[1:], describe, support=kept_of(facts), classes=classes)
+        pooled = keras.layers.Concatenate(name="mean_and_names", dtype="float32")([pooled, NameScores(whole, names, name="names")(heard)])
+    return keras.Model(sound, pooled, name="features"), names
 
 
 def transcripts(settings: PretrainedTranscripts, *, tokens: int, facts: dict[str, Any]) -> keras.Model:

@@ -1,5 +1,6 @@
 """speech.commands: one label per recording, or several."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -19,7 +20,7 @@ from pipelines.task.units import Units
 from speech.data.facts import CommandFacts
 from speech.data.recordings import facts_of
 from speech.metrics import detection, sound_figures
-from speech.models import command_model
+from speech.models import command_model, yamnet
 from speech.settings import Commands, Kernel, PretrainedCommands
 from speech.tasks.windows import Windows, keyword_of
 
@@ -117,8 +118,11 @@ class WindowTask(Task):
             return blend.fit_model(self, model, train, features, cheap.describe, blocks=cheap.blocks, seed=seed)
         if not isinstance(settings, Kernel):
             return None
-        how = kernel.fit_model(model, train, features, cheap.describe, blocks=cheap.blocks, seed=seed, truth=self.output.fitted_to)
-        return f"{cheap.name}: {how}."
+        own, blocks, name = model.get_layer("features"), cheap.blocks, cheap.name
+        if settings.preset is not None:
+            blocks, name = [*blocks, *yamnet.blocks()], f"{name}, and on {Path(settings.preset).name}'s"
+        how = kernel.fit_model(model, train, features, own, blocks=blocks, seed=seed, truth=self.output.fitted_to)
+        return f"{name}: {how}."
 
     def show_epoch(self, model: keras.Model, writer: "Writer", step: int, *, examples: Tensors, inputs: Any, targets: Any) -> None:
         """Audio, spectrograms before and after augmentation, and the model's answers; only now and then where epochs are short."""

@@ -1,5 +1,6 @@
 """Recordings of one length: the window in which a label is heard."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -20,7 +21,7 @@ from pipelines.task.units import Units
 from speech.data import audio, pretrained, whisper_tokens
 from speech.data.features import rounded, without_offset
 from speech.data.recordings import facts_of, waveform
-from speech.data.splits import load_commands, load_numbers
+from speech.data.splits import load_commands, load_numbers, sounds_as_they_are
 from speech.metrics import sound_figures
 from speech.models import kernel
 from speech.settings import Commands, SoundRegression
@@ -29,6 +30,7 @@ from speech.tasks.recordings import PreparedRecordingsForm, Recordings, SoundFil
 CHEAP = "kernel machine on cepstral statistics"
 PICTURES = 12  # recordings of the report that are shown as spectrograms
 SHORTEST = 0.1  # s; of a shorter recording little can be said, unless the window is short, too
+SLIVER = 0.1  # of a piece that is left of a recording: it is not answered by itself
 LONGER = 1.5  # times the window from which too much of a recording is ignored
 
 
@@ -59,6 +61,8 @@ class Windows(Recordings):
     def splits(self) -> Splits:
         if isinstance(self.experiment, SoundRegression):
             splits = load_numbers(self.experiment, self.decode, self.front_end, self.facts)
+        elif self.experiment.untrained:
+            splits = sounds_as_they_are(self.experiment)
         else:
             splits = load_commands(self.experiment, self.decode, self.front_end, judging=bool(self.facts))
             keyword_of(self.experiment, self.facts.get("classes") or splits.facts["classes"])
@@ -176,11 +180,23 @@ class WindowFiles(SoundFiles):
                 for count in (self.input.window // 2, self.input.window, 2 * self.input.window)]
 
     def read_part(self, path: Path, start: float, duration: float | None) -> Iterator[tuple[str, dict[str, Any]]]:
-        data = self.input.experiment.data
+        data, piece = self.input.experiment.data, getattr(self.input.experiment.evaluate, "piece", None)
+        if piece is not None:
+            yield from self._pieces(path, start, duration, piece)
+            return
         if duration is None and audio.header(path).seconds > self.longest:
             raise DataError(f"lasts over {self.longest:.0f} s; python -m speech.listen finds commands in long recordings")
         samples = audio.read(path, data.rate, channel=data.channel, start=start, duration=duration, longest=data.max_seconds)
         yield part_name(path, start, duration), {"samples": samples, "length": len(samples)}
+
+    def _pieces(self, path: Path, start: float, duration: float | None, piece: float) -> Iterator[tuple[str, dict[str, Any]]]:
+        """One after the other, each named `file#t=start,end` in seconds; the last may be shorter."""
+        data = self.input.experiment.data
+        end = audio.header(path).seconds if duration is None else start + duration
+        for number in range(max(1, math.ceil((end - start) / piece - SLIVER))):
+            first = start + number * piece
+            samples = audio.read(path, data.rate, channel=data.channel, start=first, duration=min(piece, end - first), longest=piece)
+            yield f"{path}#t={first:.2f},{min(first + piece, end):.2f}", {"samples": samples, "length": len(samples)}
 
 
 class PreparedWindows(PreparedRecordingsForm):

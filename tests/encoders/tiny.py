@@ -173,3 +173,27 @@ def sentence_pieces(**marks) -> bytes:
         sentence_iterator=iter(texts), model_writer=proto, vocab_size=60, hard_vocab_limit=False, minloglevel=2, unk_id=1, pad_id=0,
         bos_id=2, eos_id=3, pad_piece="<pad>", unk_piece="<unk>", **marks)
     return proto.getvalue()
+
+
+def yamnet(folder: Path) -> Path:
+    """YAMNet with random weights, some of 8 bits, that knows three sounds."""
+    import numpy as np
+
+    from speech.models.yamnet import FILTERS
+
+    draw, arrays, before = np.random.default_rng(4), {}, 1
+    for number, filters in enumerate(FILTERS, 1):
+        parts = {"depthwise_conv": (3, 3, before, 1), "pointwise_conv": (1, 1, before, filters)}
+        parts = {"conv": (3, 3, 1, filters)} if number == 1 else parts
+        for name, shape in parts.items():
+            of_depth = name == "depthwise_conv"
+            inputs, channels = (9, (1, 1, before, 1)) if of_depth else (9 if number == 1 else before, (1, 1, 1, filters))
+            arrays[f"layer{number}/{name}/kernel"] = draw.normal(0, 64, shape).clip(-127, 127).astype(np.int8)
+            arrays[f"layer{number}/{name}/kernel:scale"] = np.full(channels, np.sqrt(2 / inputs) / 64, np.float32)
+            arrays[f"layer{number}/{name}/bias"] = draw.normal(0, 0.1, before if of_depth else filters).astype(np.float32)
+        before = filters
+    arrays |= {"logits/kernel": draw.normal(0, 0.1, (before, 3)).astype(np.float32), "logits/bias": np.zeros(3, np.float32)}
+    folder.mkdir(parents=True)
+    np.savez(folder / "weights.npz", **arrays)
+    (folder / "yamnet_class_map.csv").write_text('index,mid,display_name\n0,/m/1,Speech\n1,/m/2,"Bell, gong"\n2,/m/3,Rain\n')
+    return folder

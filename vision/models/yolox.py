@@ -10,14 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from pipelines.base import npz
 from pipelines.base.errors import ConfigError
-from pipelines.base.inside import check_regular
-from pipelines.encoders import presets
-from pipelines.encoders.locate import locate
+from pipelines.encoders import arrays, presets
 from vision.models.detector import STRIDES, cells, check_size
 from vision.settings import Yolox
 
@@ -30,18 +27,7 @@ _CLASSES = "head.cls_preds"
 
 def found(settings: Yolox) -> presets.Preset:
     """The preset, of whose weights only headers are read. Raises ConfigError where it is none."""
-    folder, key = locate(settings.preset, "model.preset", {}), "model.preset"
-    file = folder / "weights.npz"
-    for needed in (file, folder / "classes.txt"):
-        if not needed.is_file():
-            raise ConfigError(f"{key}: {settings.preset} is no preset of YOLOX: there is no {needed.name} in {folder}")
-        check_regular(needed, key, ConfigError)
-    try:
-        with npz.opened(file) as arrays:
-            count = sum(int(np.prod(arrays.header(name).shape)) for name in arrays.names)
-    except npz.Damaged:
-        raise ConfigError(f"{key}: {file} cannot be read as arrays; copy the preset again") from None
-    return presets.Preset(settings.preset, folder, "arrays", "YOLOX-Nano", "vision", count, (file,), {})
+    return presets.find_arrays(settings.preset, arrays.YOLOX)
 
 
 def class_names(folder: Path) -> list[str]:
@@ -76,12 +62,12 @@ def _fill(model: keras.Model, preset: presets.Preset, classes: list[str], all_of
         strange = next(name for name in classes if name not in known)
         raise ConfigError(f"model.trains: nothing: {preset.handle} does not know {strange!r}, only {', '.join(known)}; set trains: whole")
     try:
-        with npz.opened(file) as arrays:
+        with npz.opened(file) as stored:
             for layer in model.layers:
                 if not layer.weights:
                     continue
                 turned = (2, 3, 0, 1) if isinstance(layer, keras.layers.DepthwiseConv2D) else (2, 3, 1, 0)
-                values = [arrays.read(f"{layer.name}.weight").transpose(turned), arrays.read(f"{layer.name}.bias")]
+                values = [stored.read(f"{layer.name}.weight").transpose(turned), stored.read(f"{layer.name}.bias")]
                 if layer.name.startswith(_CLASSES):
                     theirs, values = values, layer.get_weights()
                     for own, other in rows:
