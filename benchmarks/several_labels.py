@@ -37,7 +37,7 @@ data: {{{TABLE}, image_size: [240, 320], resize: squash}}
 model: {{name: pretrained, preset: efficientnet_lite0}}
 """,
     "instruments": f"""
-task: speech.commands
+task: speech.classification
 data: {{{TABLE}, rate: {RATE}, seconds: {SECONDS}}}
 model: {{name: ds_cnn}}
 augment: {{shift: 0.1}}

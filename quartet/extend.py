@@ -79,7 +79,7 @@ def register_augmentation(task: str, settings: type[Section]) -> Callable[[Build
     `quartet.uniform(keys, stream)` alone, so that examples are the same in any batch and after a resume.
 
     Args:
-        task: "vision.classification", "speech.commands" or "speech.transcription", which has those of speech.commands.
+        task: "vision.classification", "speech.classification" or "speech.transcription", which has those of speech.classification.
         settings: its section, as of `register_model`.
 
     Raises:

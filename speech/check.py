@@ -86,9 +86,9 @@ def check_transcripts(experiment: Transcription, progress: Progress | None = Non
     return _with_general(general, [*findings, *_texts(heard, experiment), *_speakers(heard, data, own_parts(opened.names, data))])
 
 
-CHECKS = {"speech.commands": check_commands, "speech.transcription": check_transcripts}
+CHECKS = {"speech.classification": check_commands, "speech.transcription": check_transcripts}
 ENCODED: dict[str, Callable[[str], dict[str, Any]]] = {  # Whisper hears in its own way
-    "speech.commands": lambda preset: {"frontend": {}, "data.rate": 16_000}}
+    "speech.classification": lambda preset: {"frontend": {}, "data.rate": 16_000}}
 
 
 class ReadSplit:

@@ -16,7 +16,7 @@ def task(preset: str) -> CommandTask:
     if facts["backbone"]["class"] == pretrained.WHISPER:  # which takes so much and no more
         seconds = min(SECONDS, pretrained.most_frames(facts) * front_end.seconds - front_end.silence)
     experiment = Commands.model_validate({
-        "task": "speech.commands", "data": {"source": "synthetic", "rate": rate, "seconds": seconds},
+        "task": "speech.classification", "data": {"source": "synthetic", "rate": rate, "seconds": seconds},
         "model": {"name": "pretrained", "preset": preset}})
     return CommandTask(experiment, {**facts, "classes": ["0", "1"], "class_counts": [1, 1], "mean": [0.0] * front_end.width,
                                     "std": [1.0] * front_end.width, "pool": "loudness"})

@@ -34,7 +34,7 @@ class Detector:
     """Slides a command model over samples that come in pieces of any size.
 
     Args:
-        run: a loaded run of speech.commands.
+        run: a loaded run of speech.classification.
         hop: s from window to window.
         threshold: smoothed probability from which a command counts.
         smooth: windows over whose mean that is.
@@ -141,7 +141,7 @@ def recording(file: Path, data: Any) -> Iterator[np.ndarray]:
 
 
 def main(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run of speech.commands.", show_default=False)],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run of speech.classification.", show_default=False)],
     file: Annotated[Path | None, typer.Argument(
         metavar="FILE", help="A sound file; without one, 16-bit samples from standard input.", show_default=False)] = None,
     hop: Annotated[float, typer.Option(min=0.01, help="Seconds from window to window.")] = 0.1,
@@ -156,8 +156,8 @@ def main(
     from pipelines.serving.load import load_run
 
     loaded: Any = load_run(RunFolder(run), where=1)
-    if loaded.experiment.task != "speech.commands":
-        raise ConfigError(f"{run}: is a run of {loaded.experiment.task}; only speech.commands listens for commands")
+    if loaded.experiment.task != "speech.classification":
+        raise ConfigError(f"{run}: is a run of {loaded.experiment.task}; only speech.classification listens for commands")
     data = loaded.experiment.data
     if file is not None:
         pieces: Iterable[np.ndarray] = recording(file, data)

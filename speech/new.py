@@ -22,7 +22,8 @@ from speech.data.inspection import ROLES as ROLES
 from speech.data.inspection import Seen, headers_of, look
 
 KERNEL = "kernel machine on statistics of cepstra"
-TASKS = ("commands", "transcription", "regression")
+TASKS = ("classification", "transcription", "regression")
+FORMERLY = {"commands": "classification"}
 FEWEST = 10  # recordings without which there is nothing to divide
 LARGE = 5000  # recordings from which little is augmented, and validation chooses
 TEST, VALIDATION = 0.2, 0.1  # held out: a share of all, and one of the rest
@@ -105,7 +106,7 @@ def _other_question(path: Path, seen: Seen, rate: int, seconds: list[float], not
     data = [(key, 0.2, "share of train: it chooses " + ("thresholds" if asks == "labels" else "the widths of intervals"))
             if key == "validation" and "validation" not in seen.splits else (key, value, comment)
             for key, value, comment in _heard(path, seen, rate, seconds, preset)]
-    task = "speech.regression" if asks == "numbers" else "speech.commands"
+    task = "speech.regression" if asks == "numbers" else "speech.classification"
     body = "\n".join([f"task: {task}", section("data", data), _machine(preset)])
     return Draft(f"Recordings of {path.name}: {what}.", notes, body, notes=noted(preset) if preset else ())
 
@@ -129,7 +130,8 @@ def _ways(seen: Seen, asked: Asked, body: Callable[..., str], cheap: list[Way], 
 
 def _kernel(path: Path, seen: Seen, rate: int, seconds: list[float], preset: Preset | None = None) -> str:
     """The YAML of the cheap baseline as a model; with YAMNet beside it."""
-    return "\n".join(["task: speech.commands", section("data", _heard(path, seen, rate, seconds, preset, folds=True)), _machine(preset)])
+    data = _heard(path, seen, rate, seconds, preset, folds=True)
+    return "\n".join(["task: speech.classification", section("data", data), _machine(preset)])
 
 
 def _heard(path: Path, seen: Seen, rate: int, seconds: list[float], preset: Preset | None, *, folds: bool = False) -> list[Entry]:
@@ -211,7 +213,7 @@ def _commands(path: Path, seen: Seen, rate: int, seconds: list[float], preset: P
     window = _window(seen.files, seconds)
     if preset:
         return "\n".join([
-            "task: speech.commands",
+            "task: speech.classification",
             section("data", _data(path, seen, ENCODED, [("seconds", window, WINDOW)], folds=True)),
             section("model", [("name", "pretrained", "or ds_cnn, which is small and trains from scratch"),
                               ("preset", preset.handle, "quartet encoders lists others"),
@@ -225,7 +227,7 @@ def _commands(path: Path, seen: Seen, rate: int, seconds: list[float], preset: P
     if small:  # augmentation stands in for more voices: see configs/speech/spoken_digit_new_speaker.yaml
         augment += [("warp", 0.1, "longer and shorter throats"), ("time_masks", 1, ""), ("time_width", 0.1, "s")]
     sections = [
-        "task: speech.commands",
+        "task: speech.classification",
         section("data", _data(path, seen, rate, [("seconds", window, WINDOW)])),
         section("frontend", [("normalize", "recording", "removes the colour of microphone and voice")]),
         section("model", [("name", "ds_cnn" if small else "broadcast", "or broadcast" if small else "or ds_cnn, which is faster")]),

@@ -425,7 +425,8 @@ class SpeechExperiment(Experiment):
 class Commands(SpeechExperiment):
     """One label per recording, or several."""
 
-    task: Literal["speech.commands"]
+    formerly = ("speech.commands",)
+    task: Literal["speech.classification"]
     data: Annotated[CommandData, COMMAND_SOURCES]
     model: Annotated[Any, COMMAND_MODELS]
     loss: ClassificationLoss = setting(ClassificationLoss, "the loss")
@@ -517,7 +518,7 @@ class Transcription(SpeechExperiment):
         elif data.source == "none":
             found.append(("data.source", "none is for model.name: whisper, which writes without training; other models learn from data"))
         if self.augment.copies:
-            found.append(("augment.copies", "copies are made for speech.commands only; augment.speed does much the same here"))
+            found.append(("augment.copies", "copies are made for speech.classification only; augment.speed does much the same here"))
         return found
 
 

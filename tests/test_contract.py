@@ -108,7 +108,7 @@ data: {source: synthetic, user_key: user, item_key: item, time_key: time, rating
 RANKING = f"task: recsys.ranking{MADE}model: {{name: dcn, width: 4, hidden: [8], history: 5}}"
 RETRIEVAL = f"task: recsys.retrieval{MADE}model: {{name: towers, width: 8, history: 5}}"
 COMMANDS = """
-task: speech.commands
+task: speech.classification
 data: {source: synthetic, seconds: 0.9, group_by: speaker, validation: 0.1, test: 0.2, limit: 96}
 model: {name: pretrained, preset: '', silence: 0.1}
 train: {batch_size: 16}
@@ -123,7 +123,7 @@ data: {labels: many, source: table, path: ''}
 train: {batch_size: 32}
 """
 MANY_IMAGES = f"task: vision.classification{SEVERAL}model: {{name: cnn, widths: [8, 8], hidden: 16}}"
-MANY_SOUNDS = f"task: speech.commands{SEVERAL}model: {{name: ds_cnn, width: 8, depth: 1}}\nfrontend: {{mels: 20}}"
+MANY_SOUNDS = f"task: speech.classification{SEVERAL}model: {{name: ds_cnn, width: 8, depth: 1}}\nfrontend: {{mels: 20}}"
 TEXT_NUMBERS = """
 task: nlp.regression
 data: {source: table, path: '', label_key: [price, weight], validation: 0.2, test: 0.2}
@@ -243,7 +243,7 @@ def known_users(folder: Path, splits: Any) -> list[str]:
 
 # fitted at once, so that no step trains them: the first as the cheap baseline is
 FITTED = {"nlp.classification/linear", "nlp.pair_classification/linear", "vision.classification/kernel"}
-AT_ONCE = FITTED | {"recsys.retrieval/ease", "recsys.ranking/factors", "speech.commands/pretrained", "speech.commands/sounds",
+AT_ONCE = FITTED | {"recsys.retrieval/ease", "recsys.ranking/factors", "speech.classification/pretrained", "speech.classification/sounds",
                     "vision.classification/blend",
                     "vision.classification/many"}
 CASES = {
@@ -273,13 +273,13 @@ CASES = {
     "recsys.retrieval": Case(RETRIEVAL, (), known_users),
     "recsys.retrieval/ease": Case(EASE, (), lambda folder, splits: ["u3", '{"history": ["i7", "i8", "i7"]}', "nobody"]),
     "recsys.sequential": Case("recsys/quickstart", ("model.width=8",), known_users),
-    "speech.commands": Case("speech/quickstart", ("data.limit=160", "model.width=8", "model.depth=1"), sound_files),
+    "speech.classification": Case("speech/quickstart", ("data.limit=160", "model.width=8", "model.depth=1"), sound_files),
     "speech.transcription": Case("speech/yes_no_ctc", (
         "data.source=synthetic", "data.name=null", "data.words=[]", "data.test_last=null", "data.test=0.1", "data.limit=48",
         "model.width=16", "model.kernels=[5]", "tokens.unit=subwords", "tokens.size=24", "train.batch_size=16",
         "train.validate_every=1"), sound_files),
-    "speech.commands/pretrained": Case(COMMANDS, (), sound_files, tiny.moonshine),
-    "speech.commands/sounds": Case(
+    "speech.classification/pretrained": Case(COMMANDS, (), sound_files, tiny.moonshine),
+    "speech.classification/sounds": Case(
         COMMANDS, ("model={name: kernel, preset: ''}", "data.rate=16000"), sound_files, tiny.yamnet),
     "speech.transcription/whisper": Case(
         TRANSCRIPTS, ("model={name: whisper, preset: '', trains: whole, longest: 12}",), sound_files, tiny.whisper),
@@ -292,7 +292,7 @@ CASES = {
         "vision/digits", ("model={name: pretrained, preset: '', blend: kernel}", "data.limit=300"), digit_files, tiny.efficientnet),
     "vision.classification/many": Case(
         MANY_IMAGES, ("model={name: pretrained, preset: ''}",), digit_files, tiny.efficientnet, data=pictures_of_several),
-    "speech.commands/many": Case(MANY_SOUNDS, (), sound_files, data=sounds_of_several),
+    "speech.classification/many": Case(MANY_SOUNDS, (), sound_files, data=sounds_of_several),
     "vision.classification": Case("vision/digits", ("model.widths=[8, 8]", "model.hidden=16"), digit_files),
     "vision.segmentation": Case(MASKS, (), masked_files, data=masked_pictures.small),
     "vision.detection": Case(

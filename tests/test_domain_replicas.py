@@ -32,7 +32,7 @@ CASES = {
                   "model": {"name": "towers", "width": 8, "history": 3}},
     "ranking": {"task": "recsys.ranking", "data": {**MADE, "categories": ["theme"]}, "train": SGD,
                 "model": {"name": "dcn", "width": 4, "hidden": [8], "history": 4, "dropout": 0.1}},
-    "commands": {"task": "speech.commands", "data": RECORDED, "train": SPOKEN, "model": {"name": "ds_cnn", "width": 8, "depth": 1},
+    "commands": {"task": "speech.classification", "data": RECORDED, "train": SPOKEN, "model": {"name": "ds_cnn", "width": 8, "depth": 1},
                  "augment": {"noise": 0.5, "gain": 3.0, "time_masks": 1}},
     "transcription": {"task": "speech.transcription", "data": {"source": "synthetic", "test": 0.1, "limit": 44}, "train": SPOKEN,
                       "model": {"name": "quartz", "width": 16, "kernels": [5]}, "tokens": {"unit": "characters"}},

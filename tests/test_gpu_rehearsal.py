@@ -38,16 +38,16 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
                                                             "model={name: application, architecture: MobileNet}")),
     "vision.classification/pretrained": ("vision/digits", (
         *FEW, "model={name: pretrained, preset: PRESET/efficientnet, finetune: {name: whole}}")),
-    "speech.commands/pretrained": (test_contract.COMMANDS, (
+    "speech.classification/pretrained": (test_contract.COMMANDS, (
         *FEW, "model={name: pretrained, preset: PRESET/whisper, silence: 0.1, finetune: {name: whole}}")),
-    "speech.commands/pretrained yamnet": (test_contract.COMMANDS, (
+    "speech.classification/pretrained yamnet": (test_contract.COMMANDS, (
         *FEW, "model={name: pretrained, preset: PRESET/yamnet, finetune: {name: whole}}", "data.rate=16000")),
     "speech.transcription/pretrained": (test_contract.TRANSCRIPTS, (
         *FEW, "model={name: pretrained, preset: PRESET/whisper, finetune: {name: whole}}")),
     "speech.transcription/whisper": (test_contract.TRANSCRIPTS, (
         *FEW, "model={name: whisper, preset: PRESET/whisper, trains: whole, longest: 12}")),
-    "speech.commands/ds_cnn": (COMMANDS, (*FEW, "model={name: ds_cnn, width: 4, depth: 1}")),
-    "speech.commands/broadcast": (COMMANDS, (*FEW, "model={name: broadcast, width: 4, depth: [1, 1, 1, 1]}")),
+    "speech.classification/ds_cnn": (COMMANDS, (*FEW, "model={name: ds_cnn, width: 4, depth: 1}")),
+    "speech.classification/broadcast": (COMMANDS, (*FEW, "model={name: broadcast, width: 4, depth: [1, 1, 1, 1]}")),
     "speech.transcription/quartz": (TRANSCRIPTION, (*SPOKEN, "model={name: quartz, width: 8, kernels: [3], repeat: 1, stride: 4}")),
     "speech.transcription/conformer": (TRANSCRIPTION, (*SPOKEN, "model={name: conformer, width: 16, depth: 1, heads: 2, kernel: 3}")),
     "nlp.classification/bag": ("nlp/quickstart", (*FEW, "tokens={name: hashed, buckets: 64}", "model={name: bag, width: 4, hidden: 4}")),
@@ -97,10 +97,10 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 # whose models are those of classes, under another loss and last layer: one of each is rehearsed
 LIKE_CLASSES = {"nlp.regression": "nlp.classification", "nlp.pair_regression": "nlp.pair_classification",
-                "speech.regression": "speech.commands",
+                "speech.regression": "speech.classification",
                 "vision.regression": "vision.classification"}
 # fitted at once: no step trains them
-WITHOUT_STEPS = {"vision.classification/kernel", "speech.commands/kernel", "speech.commands/yamnet",
+WITHOUT_STEPS = {"vision.classification/kernel", "speech.classification/kernel", "speech.classification/yamnet",
                  "nlp.classification/linear", "nlp.pair_classification/linear",
                  "recsys.retrieval/ease",
                  "recsys.retrieval/item_knn", "recsys.ranking/factors"}

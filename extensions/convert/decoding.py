@@ -63,7 +63,7 @@ class ImageDecoder(Decoder):
 
 
 class RecordingDecoder(Decoder):
-    """Of speech.commands."""
+    """Of speech.classification."""
 
     why = "only log-mel features are computed with numpy alone"
 
@@ -124,7 +124,7 @@ class TextDecoder(Decoder):
 
 
 DECODERS: dict[str, type[Decoder]] = {
-    "vision.classification": ImageDecoder, "speech.commands": RecordingDecoder, "nlp.classification": TextDecoder}
+    "vision.classification": ImageDecoder, "speech.classification": RecordingDecoder, "nlp.classification": TextDecoder}
 
 
 def decoder_of(task: Task) -> Decoder:

@@ -1,7 +1,7 @@
 """`quartet new`: an experiment written for data that somebody has. The looking is each domain's own, in `<domain>/new.py`.
 
-A domain offers ROLES, the columns that it asks for; TASKS; and `draft(path: Path, asked: Asked) -> Draft`, which raises DataError for what
-it does not understand. Imports no TensorFlow.
+A domain offers ROLES, the columns that it asks for; TASKS, and FORMERLY, names that some had before; and
+`draft(path: Path, asked: Asked) -> Draft`, which raises DataError for what it does not understand. Imports no TensorFlow.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -235,6 +235,7 @@ def look(domain: str, data: str | Path, *, file: str = "experiment.yaml", column
     if not path.is_dir():
         check_regular(path)
     asked = Asked(columns, task, encoder, blend=blend)
+    asked.task = getattr(module, "FORMERLY", {}).get((asked.task or "").removeprefix(f"{domain}."), asked.task)
     asked.check(domain, module.ROLES, module.TASKS)
     made: Draft = module.draft(path, asked)
     asked.check_used(path)

@@ -18,7 +18,7 @@ from pipelines.config import guard
 from pipelines.config.check import Check, validation_problems
 from pipelines.config.messages import did_you_mean, listed, nearest, show, spell
 from pipelines.config.problems import ExperimentError, Place, Problem, Route, dotted
-from pipelines.config.registry import EXTENSIONS_FOLDER, quick_start, tasks
+from pipelines.config.registry import EXTENSIONS_FOLDER, current_name, quick_start, tasks
 from pipelines.config.schema import Experiment, Section
 from pipelines.config.space import laid_over
 from pipelines.config.space import problems as space_problems
@@ -188,6 +188,7 @@ def _build(document: Document, overrides: Sequence[str], domain: str | None, che
     parsed = parse_overrides(overrides)
     cls = _class(document, parsed, domain)
     problems = apply_overrides(document, parsed, cls)
+    document.values["task"] = current_name(document.values["task"])
     check = Check(cls, document.values, lambda route: document.place(route).override is not None).run()
     # What an entry of the search space may be is known to space.py better than to its type.
     wrong = [found for found in check.problems if found[0][:2] != ("tune", "space") or len(found[0]) < 3]
@@ -213,6 +214,7 @@ def _class(document: Document, overrides: Sequence[Override], domain: str | None
     task, place = given[-1] if given else (document.values.get("task"), document.place(("task",)))
     if isinstance(task, str):
         found = tasks(task.partition(".")[0])
+        task = current_name(task)
         if task in found:
             if domain and task.partition(".")[0] != domain:
                 raise _wrong_task(place, f"{task!r} is not a task of {domain}, whose tasks are {listed(tasks(domain), 'and')}")

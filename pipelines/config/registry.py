@@ -49,6 +49,7 @@ class RegisteredTask:
 EXTENSIONS_FOLDER = Path(__file__).parents[2] / "extensions"  # ours, which may be absent
 _domains: dict[str, None] = {}
 _tasks: dict[str, RegisteredTask] = {}
+_renamed: dict[str, str] = {}  # a task's name before -> its name
 _imported = False  # the extensions of installed packages
 
 
@@ -88,6 +89,12 @@ def add_task(experiment: type[Experiment], task: Builder, *, check: Builder | No
         if before is not None and (before.origin is None or origin is None or before.origin.name != origin.name):
             raise ConfigError(f"{experiment.__name__}: there is a task {name!r} already, from {before.origin or 'Quartet itself'}")
         _tasks[name] = RegisteredTask(experiment, task, origin, check, new)
+    _renamed.update(dict.fromkeys(experiment.formerly, names[0]))
+
+
+def current_name(task: str) -> str:
+    """A task's name, of one that it may have had before."""
+    return _renamed.get(task, task)
 
 
 def part(domain: str, module: str) -> ModuleType | None:
@@ -126,7 +133,7 @@ def tasks(domain: str | None = None) -> dict[str, type[Experiment]]:
 
 def experiment_class(task: str) -> type[Experiment]:
     """The Experiment class of a task such as `vision.classification`. Raises ConfigError that lists the tasks there are."""
-    found = tasks(task.partition(".")[0]).get(task)
+    found = tasks(task.partition(".")[0]).get(current_name(task))
     if found is None:
         raise ConfigError(f"{task!r} is no task{did_you_mean(task, tasks())}; the tasks are {listed(tasks(), 'and')}")
     return found
@@ -135,7 +142,7 @@ def experiment_class(task: str) -> type[Experiment]:
 def registered_task(task: str) -> RegisteredTask:
     """Raises ConfigError that lists the tasks there are, where it is none of them."""
     experiment_class(task)
-    return _tasks[task]
+    return _tasks[current_name(task)]
 
 
 def drafted_tasks(domain: str) -> dict[str, Builder]:
@@ -151,6 +158,7 @@ def variants_at(task: str, setting: str) -> Variants:
         ConfigError: there is no such task, or it has no such choice.
     """
     part(task.partition(".")[0], "settings")
+    task = current_name(task)
     if task not in _tasks:
         raise ConfigError(f"{task!r} is no task{did_you_mean(task, tasks())}; the tasks are {listed(tasks(), 'and')}")
     every = _choices(_tasks[task].experiment)
@@ -162,7 +170,7 @@ def variants_at(task: str, setting: str) -> Variants:
 def data_of(task: str) -> type[Section]:
     """The section from which the settings of its sources derive. Raises ConfigError as `variants_at` does."""
     variants_at(task, "data")
-    declared = _tasks[task].experiment.model_fields["data"].annotation
+    declared = _tasks[current_name(task)].experiment.model_fields["data"].annotation
     return declared if isinstance(declared, type) and issubclass(declared, Section) else Data
 
 
@@ -195,6 +203,7 @@ def forget(name: str) -> None:
 
 def task_origin(task: str) -> Origin | None:
     """Where a task comes from; None for Quartet's own."""
+    task = current_name(task)
     return _tasks[task].origin if task in _tasks else None
 
 
@@ -204,8 +213,7 @@ def task_class(task: str) -> Any:
     Raises:
         ConfigError: there is no such task.
     """
-    experiment_class(task)
-    return resolved(_tasks[task].task)
+    return resolved(registered_task(task).task)
 
 
 def import_extensions() -> None:

@@ -312,9 +312,11 @@ class Experiment(Section):
 
     Attributes:
         answering: sections that say how a trained model answers, and nothing of its training: a finished run may answer by others.
+        formerly: names that the task had before, which experiments and runs may have.
     """
 
     answering: ClassVar[tuple[str, ...]] = ()
+    formerly: ClassVar[tuple[str, ...]] = ()
     # Any, and no default: a task's own Literal may then take its place for every type checker
     task: Annotated[Any, setting(..., "what is learned, as domain.task", search="it says what is learned")]
     seeds: int = setting(1, "train this many times with train.seed, train.seed + 1, ... and report mean and spread", ge=1,

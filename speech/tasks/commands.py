@@ -1,4 +1,4 @@
-"""speech.commands: one label per recording, or several."""
+"""speech.classification: one label per recording, or several."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -145,7 +145,7 @@ class WindowTask(Task):
 
 
 class CommandTask(WindowTask):
-    """speech.commands. Facts: `classes`, `class_counts`, `mean`, `std`, `speakers` of train (see speech.data.splits); of
+    """speech.classification. Facts: `classes`, `class_counts`, `mean`, `std`, `speakers` of train (see speech.data.splits); of
     several labels those of `Labels`, too."""
 
     facts_schema = CommandFacts

@@ -190,7 +190,7 @@ def sounds(folder: Path, values: list) -> Path:
     ("vision", several, "vision.classification", "Column label holds several labels a row, such as sun|grass"),
     ("vision", several_marked, "vision.classification", "3 labels"),
     ("speech", lambda folder: sounds(folder, [number * 1.5 for number in range(40)]), "speech.regression", "Column pitch holds numbers"),
-    ("speech", lambda folder: sounds(folder, [("a", "a;b", "b", "c;b")[n % 4] for n in range(40)]), "speech.commands", "3 labels"),
+    ("speech", lambda folder: sounds(folder, [("a", "a;b", "b", "c;b")[n % 4] for n in range(40)]), "speech.classification", "3 labels"),
 ])
 def test_new_knows_which_question_a_column_asks(tmp_path, domain, make, task, says):
     text = new(domain, make(tmp_path), encoder="none", columns={"label": "sun,grass,house"} if make is several_marked else {})

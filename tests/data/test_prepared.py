@@ -160,7 +160,7 @@ def test_what_cannot_be_stored_decoded_is_refused(tmp_path, monkeypatch):
 def test_decoded_recordings_are_those_that_were_stored(tmp_path):
     class_folders(tmp_path / "sounds", {"go": 12, "stop": 12}, rate=16_000, suffix=".flac")
     config = tmp_path / "sounds.yaml"
-    config.write_text("task: speech.commands\nmodel: {name: ds_cnn, width: 8, depth: 1}\nfrontend: {mels: 16}\n"
+    config.write_text("task: speech.classification\nmodel: {name: ds_cnn, width: 8, depth: 1}\nfrontend: {mels: 16}\n"
                       f"data: {{source: folder, path: {tmp_path / 'sounds'}, rate: 8000, seconds: 0.5, test: 0.2, validation: 0.2}}\n",
                       encoding="utf-8")
     task, said = task_of(str(config)), list[str]()

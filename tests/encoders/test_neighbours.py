@@ -85,7 +85,7 @@ def images(folder):
 
 
 def sounds(folder):
-    return {"task": "speech.commands", "data": {"source": "synthetic", "seconds": 0.9, "rate": 8000, "limit": 32, "validation": 0.2,
+    return {"task": "speech.classification", "data": {"source": "synthetic", "seconds": 0.9, "rate": 8000, "limit": 32, "validation": 0.2,
                                                 "test": 0.2},
             "frontend": {"mels": 16}, "model": {"name": "ds_cnn"}}, tiny.whisper(folder / "preset")
 

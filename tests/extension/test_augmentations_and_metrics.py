@@ -26,7 +26,7 @@ class Hum(quartet.Section):
     name: Literal["hum"]
 
 
-@quartet.register_augmentation("speech.commands", Hum)
+@quartet.register_augmentation("speech.classification", Hum)
 def hum(settings, waveforms, lengths, keys, rate):
     assert rate == 8000
     return waveforms * quartet.uniform(keys, 0)[:, None]
@@ -121,7 +121,7 @@ def test_a_recording_is_augmented_behind_all_others(used):
 
     from speech.data.augment import Augmenter
 
-    experiment = from_text("task: speech.commands\ndata: {source: synthetic, rate: 8000}\nmodel: {name: ds_cnn}\n"
+    experiment = from_text("task: speech.classification\ndata: {source: synthetic, rate: 8000}\nmodel: {name: ds_cnn}\n"
                            "augment: {own: {name: hum}}\n").experiment
     augmenter, keys = Augmenter(experiment.augment, 8000), tf.constant([[1, 2], [3, 4]])
     waves, _ = augmenter.waveforms(tf.ones([2, 100]), tf.constant([100, 40]), keys, window=True)

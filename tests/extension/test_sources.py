@@ -107,7 +107,7 @@ def lines(settings):
             "test": {"text": ["one", "two"], "label": [1, 0], "group": ["c", "c"]}}
 
 
-@quartet.register_source("speech.commands", Tones)
+@quartet.register_source("speech.classification", Tones)
 def tones(settings):
     labels = np.array(["low", "high"])[np.arange(40) % 2]
     return {"all": {"samples": quartet.Recordings([SINE] * 40, rate=8000), "label": labels, "speaker": np.arange(40) // 4}}
@@ -134,7 +134,7 @@ def own(tmp_path):
 
 @pytest.mark.parametrize(("text", "sizes"), [
     ("task: nlp.classification\ndata: {source: lines, group_by: group, validation: 0.5}\nmodel: {name: bag}\n", (10, 10, 2)),
-    ("task: speech.commands\ndata: {source: tones, rate: 16000, group_by: speaker}\nmodel: {name: ds_cnn}\n", (28, 4, 8)),
+    ("task: speech.classification\ndata: {source: tones, rate: 16000, group_by: speaker}\nmodel: {name: ds_cnn}\n", (28, 4, 8)),
     ("task: speech.transcription\ndata: {source: spoken}\nmodel: {name: quartz}\n", (14, 2, 4)),
     ("task: recsys.retrieval\ndata: {source: clicks, time_key: time}\nmodel: {name: towers}\n", (60, 20, 20)),
     ("task: recsys.sequential\ndata: {source: clicks, time_key: time}\nmodel: {name: gru}\n", (20, 20, 20)),
@@ -153,7 +153,7 @@ def test_texts_recordings_and_interactions_are_divided_as_any_other(own, text, s
 def test_recordings_of_another_rate_are_resampled(own):
     from speech.data.sources import open_data
 
-    data = from_text("task: speech.commands\ndata: {source: tones, rate: 16000}\nmodel: {name: ds_cnn}\n").experiment.data
+    data = from_text("task: speech.classification\ndata: {source: tones, rate: 16000}\nmodel: {name: ds_cnn}\n").experiment.data
     source = open_data(data, texts=False).load("all")
     assert len(source.load(0)) == 8000 and source.facts.lengths[0] == 8000 and 15_000 < source.load(0).max() < 17_500
 

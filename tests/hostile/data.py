@@ -25,7 +25,7 @@ def images(path: Path, counts: dict[str, int], **data: Any) -> Any:
 
 
 def sounds(path: Path, counts: dict[str, int], **data: Any) -> Any:
-    return _built("speech.commands", {"name": "ds_cnn"}, {
+    return _built("speech.classification", {"name": "ds_cnn"}, {
         "source": "folder", "path": str(class_folders(path / "sounds", counts)), "rate": 8000, "test": 0.2, "validation": 0.2, **data})
 
 

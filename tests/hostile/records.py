@@ -86,7 +86,7 @@ FACTS: dict[str, tuple[dict[str, Any], list[tuple[str, Any]]]] = {
         ("channels", 2), ("channels", 10**9), ("channels", True), ("mean", []), ("mean", [1.0, 2.0]), ("mean", ["1"]), ("mean", [1e300]),
         ("mean", [float("nan")]), ("std", [-1.0]), ("std", [None]), ("std", {}), ("class_counts", [1]), ("class_counts", [-1, 2]),
         ("splits", []), ("splits|train|examples", "many")]),
-    "speech.commands": (COMMANDS, [("mean", [0.0] * 10**5 + [1.0]), ("std", ["x"] * 40), ("classes", {"yes": 1}), ("speakers", [1])]),
+    "speech.classification": (COMMANDS, [("mean", [0.0] * 10**5 + [1.0]), ("std", ["x"] * 40), ("classes", {"yes": 1}), ("speakers", [1])]),
     "speech.transcription": (TRANSCRIPTS, [
         ("unit", "letters"), ("tokens", []), ("tokens", [""]), ("tokens", "abc"), ("most_tokens", 0), ("most_tokens", 10**12),
         ("merge", 0), ("merge", 10**6)]),

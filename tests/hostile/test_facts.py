@@ -50,7 +50,7 @@ def test_facts_of_another_experiment(tmp_path):
     """Sound by themselves, and not the experiment's: fewer bands than its features have; no vocabulary."""
     from pipelines.runs.launch import task_class
 
-    for name, facts, message in (("speech/spoken_digit", {**FACTS["speech.commands"][0], "mean": [0.0]}, "mean: 1 numbers for"),
+    for name, facts, message in (("speech/spoken_digit", {**FACTS["speech.classification"][0], "mean": [0.0]}, "mean: 1 numbers for"),
                                  ("nlp/quickstart", {"classes": ["a", "b"]}, None)):
         experiment = load(name, check_paths=False).experiment
         found = task_class(experiment.task)(experiment, json.loads(json.dumps(facts))).facts_error()

@@ -99,7 +99,7 @@ def test_a_training_reads_its_noise_when_it_begins_and_a_finished_run_needs_none
     from pipelines.runs.launch import task_class
 
     class_folders(tmp_path / "words", {"go": 6, "stop": 6})
-    for name, text in (("speech.commands", "model: {name: ds_cnn}"), ("speech.transcription", "model: {name: quartz}")):
+    for name, text in (("speech.classification", "model: {name: ds_cnn}"), ("speech.transcription", "model: {name: quartz}")):
         data = "source: synthetic, limit: 12" if "trans" in name else f"source: folder, path: {tmp_path / 'words'}"
         task = task_class(name)
         experiment = from_text(f"task: {name}\n{text}\ndata: {{{data}, rate: 8000, validation: 0, test: 0.4}}\n"

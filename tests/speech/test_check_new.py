@@ -9,6 +9,7 @@ import pytest
 from pipelines.base.errors import DataError
 from pipelines.config.draft import new
 from pipelines.config.load import from_text
+from pipelines.config.registry import variants_at
 from speech.check import CHECKS
 from tests.speech.synthetic_recordings import class_folders, tone, write
 
@@ -26,7 +27,7 @@ def test_commands(tmp_path):
     write(tmp_path / "stop" / "loud.wav", np.clip(tone() * 9, -1, 1))
     write(tmp_path / "stop" / "copy.wav", tone(0.3, 8000, 550, 0))
     write(tmp_path / "stop" / "long.wav", tone(3.0))
-    found = findings("task: speech.commands\nmodel: {name: ds_cnn}\ndata:\n  source: folder\n  rate: 8000\n  test: 0.2\n"
+    found = findings("task: speech.classification\nmodel: {name: ds_cnn}\ndata:\n  source: folder\n  rate: 8000\n  test: 0.2\n"
                      f"  path: {tmp_path}\n")
     said = "\n".join(found)
     for text in ("cannot be read", "are silent", "are clipped", "last over 1 s and are heard in part"):
@@ -79,7 +80,7 @@ def test_new_for_every_form(tmp_path):
     root = made(tmp_path)
     found = {name: from_text(new("speech", root / name)).experiment for name in (
         "classes", "texts", "lj/metadata.csv", "lj", "google", "labels.csv", "said.jsonl")}
-    assert found["classes"].task == found["labels.csv"].task == found["google"].task == "speech.commands"
+    assert found["classes"].task == found["labels.csv"].task == found["google"].task == "speech.classification"
     assert found["texts"].task == found["lj/metadata.csv"].task == "speech.transcription" and found["lj"] == found["lj/metadata.csv"]
     assert found["classes"].data.rate == 8000 and found["texts"].data.rate == 16_000
     assert found["google"].data.test == "test" and found["google"].data.speaker_pattern == "/([0-9a-f]+)_nohash_"
@@ -170,10 +171,10 @@ def test_speakers_in_names_are_suspected_by_check_and_new(tmp_path):
     text = new("speech", tmp_path)
     data = from_text(text).experiment.data
     assert data.group_by == "speaker" and "The names hold what seems to be the speaker" in text
-    said = "\n".join(findings("task: speech.commands\nmodel: {name: ds_cnn}\ndata:\n  source: folder\n  rate: 8000\n  test: 0.5\n"
+    said = "\n".join(findings("task: speech.classification\nmodel: {name: ds_cnn}\ndata:\n  source: folder\n  rate: 8000\n  test: 0.5\n"
                               f"  path: {tmp_path}\n"))
     assert "warning: test: the files' names hold what seems to be a person" in said and "all 3 of them are in train, too" in said
-    said = "\n".join(findings("task: speech.commands\nmodel: {name: ds_cnn}\ndata:\n  source: folder\n  rate: 8000\n  test: 0.34\n"
+    said = "\n".join(findings("task: speech.classification\nmodel: {name: ds_cnn}\ndata:\n  source: folder\n  rate: 8000\n  test: 0.34\n"
                               f"  validation: 0\n  group_by: speaker\n  speaker_pattern: '{data.speaker_pattern}'\n  path: {tmp_path}\n"))
     assert "what seems to be a person" not in said and "speakers are in train, too" not in said
 
@@ -216,10 +217,22 @@ def test_all_but_one_fold_of_a_column_are_learned_from(tmp_path):
 
 def test_takes_are_no_people(tmp_path):
     table = like_esc(tmp_path)
-    text = ("task: speech.commands\nmodel: {name: ds_cnn}\ndata:\n  source: table\n  rate: 8000\n  audio_key: filename\n"
+    text = ("task: speech.classification\nmodel: {name: ds_cnn}\ndata:\n  source: table\n  rate: 8000\n  audio_key: filename\n"
             f"  label_key: category\n  file_pattern: audio/{{}}\n  path: {table}\n")
     own = "\n".join(findings(text + "  split_key: fold\n  validation: '4'\n  test: '5'\n"))
     assert "person" not in own and "apart" not in own, own
     drawn = "\n".join(findings(text + "  validation: 0\n  test: 0.4\n"))
     assert "person" not in drawn and "values of src_file are in train, too" in drawn, drawn
     assert "data.speaker_key: src_file with data.group_by: speaker keeps them apart" in drawn, drawn
+
+
+def test_the_name_of_the_task_before_stays_valid(tmp_path):
+    text = "task: NAME\ndata: {source: synthetic}\nmodel: {name: kernel}\n"
+    old, new_one = (from_text(text.replace("NAME", name)).experiment for name in ("speech.commands", "speech.classification"))
+    assert old == new_one and old.task == "speech.classification"
+    assert variants_at("speech.commands", "model") is variants_at("speech.classification", "model")
+    for word, pitch in (("up", 300), ("down", 600)):
+        for number in range(6):
+            write(tmp_path / word / f"{number}.wav", tone(0.4, 16_000, pitch))
+    drafted = [new("speech", tmp_path, task=name) for name in ("commands", "speech.commands", "classification")]
+    assert len(set(drafted)) == 1

@@ -17,7 +17,8 @@ from tests.speech.synthetic_recordings import class_folders, tone, write
 
 pytestmark = pytest.mark.slow
 
-COMMANDS = "task: speech.commands\nmodel: {name: ds_cnn, width: 8, depth: 1}\nfrontend: {mels: 16}\ndata:\n  rate: 8000\n  seconds: 0.5\n"
+COMMANDS = ("task: speech.classification\nmodel: {name: ds_cnn, width: 8, depth: 1}\nfrontend: {mels: 16}\n"
+            "data:\n  rate: 8000\n  seconds: 0.5\n")
 TEXTS = "task: speech.transcription\nmodel: {name: quartz, width: 8, kernels: [5]}\nfrontend: {mels: 16}\ndata:\n  rate: 8000\n"
 
 

@@ -93,7 +93,7 @@ def run(tmp_path_factory):
         write(place / "words" / "_unknown_" / f"{number}.wav", rng.normal(0, rng.uniform(0.005, 0.02), WINDOW).astype(np.float32))
     write(place / "noise" / "hiss.wav", rng.normal(0, 0.1, RATE).astype(np.float32))
     experiment = from_text(
-        "task: speech.commands\nmodel: {name: ds_cnn, width: 16, depth: 1, dropout: 0.0}\nfrontend: {mels: 16}\n"
+        "task: speech.classification\nmodel: {name: ds_cnn, width: 16, depth: 1, dropout: 0.0}\nfrontend: {mels: 16}\n"
         f"data: {{source: folder, path: {place / 'words'}, rate: {RATE}, seconds: 0.5, validation: 0, test: 0.2}}\n"
         f"augment: {{noise: 0.5, shift: 0.2, noise_folder: {place / 'noise'}}}\n"
         "train: {epochs: 100, batch_size: 16, devices: cpu, precision: float32, learning_rate: {peak: 0.01}, validate_every: 100}\n"

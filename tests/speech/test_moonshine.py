@@ -41,7 +41,7 @@ def task_of(text: str, preset, facts: dict | None = None, model: str = "pretrain
 
 
 def commands(preset, facts: dict | None = None):
-    return task_of("task: speech.commands\ndata: {source: synthetic, seconds: 0.9}", preset, facts)
+    return task_of("task: speech.classification\ndata: {source: synthetic, seconds: 0.9}", preset, facts)
 
 
 def transcription(preset):
@@ -118,14 +118,14 @@ def test_a_command_is_the_mean_over_its_loud_part_and_facts_rebuild_the_network(
     windows[0, :6] = 1.0  # heard by the first step alone
     assert np.allclose(pretrained.SpeechMean(waves=True)([vectors, windows]), vectors[:, 0], atol=1e-6)
     shutil.rmtree(folder)
-    again = task_of("task: speech.commands\ndata: {source: synthetic, seconds: 0.9}", "x, weights: null", task.facts).model()
+    again = task_of("task: speech.classification\ndata: {source: synthetic, seconds: 0.9}", "x, weights: null", task.facts).model()
     assert [weight.shape for weight in again.weights] == [weight.shape for weight in model.weights]
 
 
 @pytest.mark.parametrize(("text", "model", "message"), [
-    ("task: speech.commands\ndata: {source: synthetic, rate: 8000}", "pretrained", r"hears 16,000 Hz; set data.rate: 16000"),
-    ("task: speech.commands\ndata: {source: synthetic}\naugment: {warp: 0.1}", "pretrained", r"augment.warp: .*the waveform itself"),
-    ("task: speech.commands\ndata: {source: synthetic}\naugment: {frequency_masks: 1}", "pretrained", r"augment.frequency_masks: "),
+    ("task: speech.classification\ndata: {source: synthetic, rate: 8000}", "pretrained", r"hears 16,000 Hz; set data.rate: 16000"),
+    ("task: speech.classification\ndata: {source: synthetic}\naugment: {warp: 0.1}", "pretrained", r"augment.warp: .*the waveform itself"),
+    ("task: speech.classification\ndata: {source: synthetic}\naugment: {frequency_masks: 1}", "pretrained", r"augment.frequency_masks: "),
     ("task: speech.transcription\ndata: {source: synthetic}", "whisper", r"model.name: whisper takes Whisper's presets"),
 ])
 def test_settings_that_do_not_suit_the_encoder(presets, text, model, message):

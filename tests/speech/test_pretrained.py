@@ -39,7 +39,7 @@ def task_of(text: str, facts: dict | None = None):
 
 
 def commands(preset, data: str = "source: synthetic", facts: dict | None = None, more: str = ""):
-    return task_of(f"task: speech.commands\nmodel: {{name: pretrained, preset: {preset}}}\ndata: {{{data}}}\n{more}", facts)
+    return task_of(f"task: speech.classification\nmodel: {{name: pretrained, preset: {preset}}}\ndata: {{{data}}}\n{more}", facts)
 
 
 def test_the_front_end_is_the_preset_s():
@@ -104,7 +104,7 @@ def test_facts_rebuild_the_network_without_the_preset(tiny, tmp_path):
 
 def named(preset, root, facts: dict | None = None, weights: str = "preset", language: str = "en"):
     return task_of(f"""
-task: speech.commands
+task: speech.classification
 model: {{name: pretrained, preset: {preset}, weights: {weights}, finetune: {{name: frozen}}, names: {language}}}
 data: {{source: folder, path: {root}, validation: 0.2, test: 0.2, seconds: 0.9}}
 """, facts)
@@ -161,7 +161,7 @@ def test_names_that_do_not_suit(tiny, tmp_path):
 ])
 def test_settings_that_do_not_suit_the_preset(tiny, text, message):
     with pytest.raises(ConfigError, match=message):
-        task_of(f"task: speech.commands\nmodel: {{name: pretrained, preset: {tiny}}}\n{text}\n")
+        task_of(f"task: speech.classification\nmodel: {{name: pretrained, preset: {tiny}}}\n{text}\n")
 
 
 def test_facts_are_checked_before_they_are_used(tiny):

@@ -32,7 +32,7 @@ def test_a_shipped_experiment(name, tmp_path):
     experiment = load(f"speech/{name}", [f"data.path={tmp_path}"] if name in ("labels", "numbers") else []).experiment
     if hasattr(experiment.model, "preset") or experiment.task == "speech.regression":
         return  # built and trained in test_pretrained.py, or tests/test_contract.py
-    if experiment.task == "speech.commands":
+    if experiment.task == "speech.classification":
         model = command_model(experiment.model, frames=91, width=experiment.frontend.mels, classes=12, facts={}, describe=None)
         assert model.count_params() < 100_000
     else:

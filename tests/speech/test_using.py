@@ -74,7 +74,7 @@ def test_ljspeech_s_table_names_its_recordings(tmp_path):
 
 def test_commands_find_recordings_alike(tmp_path):
     (tmp_path / "m.jsonl").write_text('{"path": "a.wav", "start": -2.0}\n')
-    data = from_text("task: speech.commands\nmodel: {name: ds_cnn}\ndata: {source: synthetic}\n").experiment.data
+    data = from_text("task: speech.classification\nmodel: {name: ds_cnn}\ndata: {source: synthetic}\n").experiment.data
     part, = find_recordings([str(tmp_path / "m.jsonl")], data)
     assert isinstance(part, BadRow) and part.where == f"{tmp_path / 'm.jsonl'}:1" and "-2 s" in part.why
 
@@ -125,7 +125,7 @@ def test_what_cannot_be_answered_is_said_in_the_answer(tmp_path):
     write(tmp_path / "b.wav", np.full(4000, 0.1))  # nothing but the sound card's offset
     write(tmp_path / "c.wav", tone(2.0))
     write(tmp_path / "d.wav", tone(0.003))
-    experiment = from_text("task: speech.commands\nmodel: {name: ds_cnn, width: 4, depth: 1}\nfrontend: {mels: 16}\n"
+    experiment = from_text("task: speech.classification\nmodel: {name: ds_cnn, width: 4, depth: 1}\nfrontend: {mels: 16}\n"
                            "data: {source: synthetic, rate: 8000, seconds: 0.6}\n").experiment
     commands = task_class(experiment.task)(experiment, {"classes": ["no", "yes"], "mean": [0.0] * 16, "std": [1.0] * 16})
     doubts = {}
@@ -196,10 +196,10 @@ def test_nothing_but_blanks_is_said_with_its_usual_causes():
 
 def test_a_keyword_that_is_no_class_is_found_before_training(tmp_path):
     class_folders(tmp_path, {"go": 6, "stop": 6})
-    text = ("task: speech.commands\nmodel: {name: ds_cnn}\nevaluate: {keyword: KEYWORD}\n"
+    text = ("task: speech.classification\nmodel: {name: ds_cnn}\nevaluate: {keyword: KEYWORD}\n"
             f"data: {{source: folder, path: {tmp_path}, rate: 8000, test: null, validation: 0}}\n")
     wrong, right = (from_text(text.replace("KEYWORD", word), check_paths=False).experiment for word in ("stopp", "stop"))
-    task = task_class("speech.commands")
+    task = task_class("speech.classification")
     with pytest.raises(ConfigError, match=r"evaluate\.keyword: the data have no class 'stopp'; there are go and stop; did you mean stop\?"):
         task(wrong).splits()
     facts = task(right).splits().facts

@@ -27,13 +27,13 @@ from tests.encoders import tiny
 
 pytestmark = pytest.mark.slow
 
-SOUNDS = """task: speech.commands
+SOUNDS = """task: speech.classification
 data: {source: none, labels: many, seconds: 0.975}
 model: {name: yamnet, preset: PRESET}
 evaluate: {piece: 0.975}
 train: {precision: float32, devices: cpu}
 """
-TONES = """task: speech.commands
+TONES = """task: speech.classification
 data: {source: folder, path: TONES, rate: 16000, seconds: 1.2, validation: 0, test: 0.25}
 model: MODEL
 train: {precision: float32, devices: cpu}
@@ -166,7 +166,7 @@ def test_it_is_listed_and_found_by_its_arrays(small, monkeypatch):
 ])
 def test_wrong_experiments(text, said):
     with pytest.raises(ConfigError, match=said):
-        from_text(f"task: speech.commands\n{text}", check_paths=False)
+        from_text(f"task: speech.classification\n{text}", check_paths=False)
 
 
 def test_another_rate_and_damaged_presets(small, tmp_path):

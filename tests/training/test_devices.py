@@ -97,7 +97,7 @@ def test_a_network_with_depthwise_convolutions_is_timed_itself(monkeypatch):
 def test_the_faster_network_has_a_gain():
     def begun(width: int):
         return prepare(load("speech/quickstart", ["train.precision=float32", "train.devices=cpu", f"model.width={width}"]).experiment,
-                       task_class("speech.commands"))
+                       task_class("speech.classification"))
 
     small, large = begun(4), begun(256)
     before = [weight.numpy() for weight in small.model.weights]

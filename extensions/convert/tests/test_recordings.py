@@ -30,7 +30,7 @@ def sound(seconds, rate=RATE, channels=1):
 @pytest.mark.parametrize("normalize, top_db", [("train", 80.0), ("recording", None), ("none", 40.0)])
 def test_as_the_run_hears(content, normalize, top_db):
     task = CommandTask(from_dict({
-        "task": "speech.commands", "data": {"source": "folder", "path": "x", "rate": RATE, "seconds": 0.9},
+        "task": "speech.classification", "data": {"source": "folder", "path": "x", "rate": RATE, "seconds": 0.9},
         "frontend": {"mels": 40, "normalize": normalize, "top_db": top_db}, "model": {"name": "ds_cnn"}}, check_paths=False), FACTS)
     samples = audio.read(content, RATE)
     expected, _ = task.prepare({"samples": task.input.receive(
@@ -42,7 +42,7 @@ def test_as_the_run_hears(content, normalize, top_db):
 
 def test_what_numpy_does_not_compute_is_said():
     task = CommandTask(from_dict({
-        "task": "speech.commands", "data": {"source": "folder", "path": "x", "rate": RATE}, "model": {"name": "ds_cnn"},
+        "task": "speech.classification", "data": {"source": "folder", "path": "x", "rate": RATE}, "model": {"name": "ds_cnn"},
         "frontend": {"kind": "mfcc"}}, check_paths=False), {**FACTS, "mean": [0.0] * 20, "std": [1.0] * 20})
     decoder = decoder_of(task)
     assert decoder.file is None and "log-mel" in decoder.why
@@ -50,7 +50,8 @@ def test_what_numpy_does_not_compute_is_said():
 
 def test_the_short_way_is_not_for_silence_nor_for_long_recordings():
     task = CommandTask(from_dict({
-        "task": "speech.commands", "data": {"source": "folder", "path": "x", "rate": RATE, "seconds": 0.9}, "model": {"name": "ds_cnn"}},
+        "task": "speech.classification", "data": {"source": "folder", "path": "x", "rate": RATE, "seconds": 0.9},
+        "model": {"name": "ds_cnn"}},
         check_paths=False), FACTS)
     for seconds, loud, short in ((0.9, 1, True), (0.5, 1, True), (2.0, 1, False), (0.9, 1e-5, False)):
         samples = audio.read(sound(seconds), RATE) * np.float32(loud)

@@ -142,7 +142,7 @@ def test_interactions_with_items(tmp_path):
 
 def test_recordings_in_folders(tmp_path):
     class_folders(tmp_path, {"on": 10, "off": 10})
-    found = described({"task": "speech.commands", "model": {"name": "ds_cnn"}, "data": {"source": "folder", "path": str(tmp_path)}})
+    found = described({"task": "speech.classification", "model": {"name": "ds_cnn"}, "data": {"source": "folder", "path": str(tmp_path)}})
     checked(found, tmp_path)
     files, = found["distribution"]
     assert files["includes"] == ["**/*.wav"] and files["encodingFormat"] == ["audio/x-wav"]
