@@ -48,20 +48,23 @@ def check_commands(experiment: Commands, progress: Progress | None = None) -> Ch
         DataError: where there are no splits to look at; everything else is a finding.
     """
     data = _grouped(experiment.data)
+    if experiment.untrained:
+        data = data.model_copy(update={"validation": 0, "test": None})
     opened = open_data(data.model_copy(update=LENIENT), texts=False)
     classes: list[str] = []
 
     def load(split: str) -> Recordings:
         source = opened.load(split)
-        return source.also(labels=class_labels(source, classes, data))
+        return source if experiment.untrained else source.also(labels=class_labels(source, classes, data))
 
     train, validation, test, notes = divide(opened.names, load, data, opened.place)
     parts: dict[str, Source | None] = {"train": train, "validation": validation, "test": test}
     heard = {name: ReadSplit(source, data.rate, progress) for name, source in parts.items() if isinstance(source, Recordings)}
     general = check(opened.place, parts, {name: one.read() for name, one in heard.items()}, classes, identical="the same samples",
                  skip=data.on_bad_example == "skip", lost=opened.skipped, notes=[*opened.notes, *notes])
-    findings = [finding for name, one in heard.items() for finding in one.findings(name)]
-    findings += [finding for name, one in heard.items() for finding in one.longer(name, data.seconds, "heard in part (data.seconds)")]
+    judged = {} if experiment.untrained else heard
+    findings = [finding for name, one in judged.items() for finding in one.findings(name)]
+    findings += [finding for name, one in judged.items() for finding in one.longer(name, data.seconds, "heard in part (data.seconds)")]
     return _with_general(general, [*findings, *_speakers(heard, data, own_parts(opened.names, data))])
 
 

@@ -19,6 +19,7 @@ from pipelines.runs.run import Call, train
 from pipelines.serving.export import export
 from pipelines.serving.exported import ExportedModel
 from pipelines.serving.load import load_run, task_class
+from speech.check import CHECKS
 from speech.data.yamnet import YamnetFrontEnd, class_names, mel_filters
 from speech.models import yamnet
 from speech.settings import Yamnet
@@ -203,3 +204,9 @@ def test_a_table_of_what_it_heard(small, tmp_path):
     assert done.exit_code == 0, done.output
     rows = list(csv.DictReader((tmp_path / "a.csv").read_text().splitlines()))
     assert [row["input"].rpartition("=")[2] for row in rows] == ["0.00,0.97", "0.97,1.25"]
+
+
+def test_check_says_that_there_are_no_data(small):
+    experiment = from_text(SOUNDS.replace("PRESET", str(small))).experiment
+    found = CHECKS["speech.classification"](experiment)
+    assert any("no data" in one.text for one in found.findings) and not any(one.level == "error" for one in found.findings)
