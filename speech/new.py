@@ -23,7 +23,6 @@ from speech.data.inspection import Seen, headers_of, look
 
 KERNEL = "kernel machine on statistics of cepstra"
 TASKS = ("classification", "transcription", "regression")
-FORMERLY = {"commands": "classification"}
 FEWEST = 10  # recordings without which there is nothing to divide
 LARGE = 5000  # recordings from which little is augmented, and validation chooses
 TEST, VALIDATION = 0.2, 0.1  # held out: a share of all, and one of the rest
@@ -95,6 +94,8 @@ def _other_question(path: Path, seen: Seen, rate: int, seconds: list[float], not
     """Numbers, or several labels a recording, of a kernel machine: the cheap baseline, with YAMNet beside the cepstra where it is at
     hand."""
     preset = next((preset for preset in choices(asked, "speech") if preset.backbone == YAMNET), None)
+    if preset is None and asked.wants_encoder:
+        raise ConfigError("--encoder: for several labels and for numbers only YAMNet is proposed; leave the option out")
     if asks == "labels":
         separator = separator_in(seen.classes) or ";"
         names = sorted({label for value in seen.classes for label in labels_in(value, separator) if label})

@@ -361,7 +361,8 @@ class CommandEvaluate(Evaluate):
 
     keyword: str | None = setting(None, "the class, such as a keyword, for which the report draws a DET curve; default: the hardest")
     piece: float | None = setting(
-        None, "predict: a recording is answered in pieces of this length, each with its time; default: by its loudest data.seconds",
+        None, "predict: a recording is answered in pieces of this length, each with its time (what is left at the end counts from a "
+        "tenth of it on); default: by its loudest data.seconds",
         unit="s", ge=0.1, le=600.0)
 
 

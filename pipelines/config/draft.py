@@ -1,7 +1,7 @@
 """`quartet new`: an experiment written for data that somebody has. The looking is each domain's own, in `<domain>/new.py`.
 
-A domain offers ROLES, the columns that it asks for; TASKS, and FORMERLY, names that some had before; and
-`draft(path: Path, asked: Asked) -> Draft`, which raises DataError for what it does not understand. Imports no TensorFlow.
+A domain offers ROLES, the columns that it asks for; TASKS; and `draft(path: Path, asked: Asked) -> Draft`, which raises DataError for what
+it does not understand. Imports no TensorFlow.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from pipelines.config.check import not_there
 from pipelines.config.doors import Builder, resolved
 from pipelines.config.load import from_text
 from pipelines.config.messages import did_you_mean, listed
-from pipelines.config.registry import domains, drafted_tasks, part
+from pipelines.config.registry import current_name, domains, drafted_tasks, part
 from pipelines.config.schema import Experiment
 from pipelines.config.yaml_text import inline
 
@@ -180,10 +180,11 @@ class Asked:
         wrong = next((role for role in self.columns if role not in roles), None)
         if wrong is not None:
             raise ConfigError(f"--{wrong}: {domain} does not ask for it; its options are {listed([f'--{role}' for role in roles], 'and')}")
-        if self.task is not None and self.task.removeprefix(f"{domain}.") not in tasks:
-            raise ConfigError(f"--task: {domain} has no task {self.task!r}{did_you_mean(self.task, tasks)}; there are "
+        name = None if self.task is None else current_name(f"{domain}.{self.task.removeprefix(f'{domain}.')}").removeprefix(f"{domain}.")
+        if name is not None and name not in tasks:
+            raise ConfigError(f"--task: {domain} has no task {self.task!r}{did_you_mean(str(self.task), tasks)}; there are "
                               f"{listed(tasks, 'and')}")
-        self.task = None if self.task is None else self.task.removeprefix(f"{domain}.")
+        self.task = name
 
     def check_encoder(self, domain: str) -> None:
         """Raises ConfigError for an encoder that was named for data or a domain for which there are none."""
@@ -235,7 +236,6 @@ def look(domain: str, data: str | Path, *, file: str = "experiment.yaml", column
     if not path.is_dir():
         check_regular(path)
     asked = Asked(columns, task, encoder, blend=blend)
-    asked.task = getattr(module, "FORMERLY", {}).get((asked.task or "").removeprefix(f"{domain}."), asked.task)
     asked.check(domain, module.ROLES, module.TASKS)
     made: Draft = module.draft(path, asked)
     asked.check_used(path)

@@ -101,11 +101,12 @@ CONVERTER = {WHISPER: {"num_mels": (4, 256), "num_fft_bins": (16, 8192), "stride
              YAMNET: {"sampling_rate": (yamnet.RATE, yamnet.RATE)}}
 
 
-def learn(name: str, *, whole: bool = False) -> dict[str, Any]:
+def learn(name: str, *, whole: bool = False, words: bool = False) -> dict[str, Any]:
     """The facts: `backbone` and `converter` (class and settings), `encoder` (its origin). Reads the preset, but no weights.
 
     Args:
         whole: with its decoder.
+        words: what is said is to be written, for which an encoder needs a vector for each moment.
 
     Raises:
         ConfigError: there is no such preset, or none that this domain can use.
@@ -113,7 +114,9 @@ def learn(name: str, *, whole: bool = False) -> dict[str, Any]:
     preset = presets.find(name, domain="speech")
     if preset.backbone not in CONVERTER:
         raise ConfigError(f"model.preset: {name} is a {preset.backbone}; only the encoders of Whisper, Moonshine and YAMNet are used here")
-    if preset.backbone == YAMNET and not whole:
+    if preset.backbone == YAMNET and words:
+        raise ConfigError(f"model.preset: {name} knows sounds, not words; for transcripts take an encoder of Whisper or Moonshine")
+    if preset.backbone == YAMNET:
         return yamnet.learn(name)
     if whole and preset.backbone != WHISPER:
         raise ConfigError(f"model.preset: {name} is a {preset.backbone}, of which the encoder alone is used here (model.name: pretrained); "
@@ -142,7 +145,9 @@ def front_end(facts: Mapping[str, Any], rate: int) -> FrontEnd:
     if own != rate:
         raise ConfigError(f"data.rate: the preset of model.preset hears {own:,} Hz; set data.rate: {own} (recordings of another rate are "
                           "resampled)")
-    return {WHISPER: WhisperFrontEnd, MOONSHINE: MoonshineFrontEnd, YAMNET: lambda _: yamnet.YamnetFrontEnd()}[kind](converter)
+    if kind == YAMNET:
+        return yamnet.YamnetFrontEnd()
+    return WhisperFrontEnd(converter) if kind == WHISPER else MoonshineFrontEnd(converter)
 
 
 def most_frames(facts: Mapping[str, Any]) -> int:

@@ -121,10 +121,10 @@ def load_commands(experiment: Commands, decode: Decode, front_end: FrontEnd, *, 
     return Splits(train=train, validation=validation, test=test, facts=facts, skipped=tuple(skipped), notes=(*opened.notes, *notes))
 
 
-def sounds_as_they_are(experiment: Commands) -> Splits:
-    """Splits of a model that names sounds without training: silence, to train nothing on, and the classes of the preset."""
+def sounds_as_they_are(experiment: Commands, names: list[str] | None = None) -> Splits:
+    """Splits of a model that names sounds without training: silence, to train nothing on, and the classes, by default the preset's."""
     settings: Any = experiment.model
-    names = yamnet.class_names(presets.find_arrays(settings.preset, arrays.YAMNET).folder)
+    names = names or yamnet.class_names(presets.find_arrays(settings.preset, arrays.YAMNET).folder)
     train = silence(experiment.data).also(labels=np.zeros((1, len(names)), np.float32))
     parts: dict[str, Source | None] = {"train": train, "validation": None, "test": None}
     facts = {"classes": names, "class_counts": [0] * len(names), "thresholds": [settings.threshold] * len(names),

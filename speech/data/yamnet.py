@@ -1,7 +1,6 @@
 """What YAMNet hears, and the names of what it knows: the front end of its original (tensorflow/models, research/audioset/yamnet), in graph.
 
-Two frames in three overlap, as a frame lasts 25 ms and the next one begins 10 ms later; a patch, which the network sees at once, is 96
-frames, 0.96 s.
+A frame lasts 25 ms, and the next one begins 10 ms later; a patch, which the network sees at once, is 96 frames, 0.96 s.
 """
 
 import csv
@@ -60,9 +59,9 @@ def mel_filters() -> tuple[np.ndarray, np.ndarray]:
     return filters, 700.0 * np.expm1(peak / 1127.0)
 
 
-def learn(name: str) -> dict[str, Any]:
+def learn(name: str | None) -> dict[str, Any]:
     """The facts of a run (see speech.data.pretrained.learn). Raises ConfigError where the preset is no YAMNet's."""
-    preset = presets.find_arrays(name, arrays.YAMNET)
+    preset = presets.find_arrays(str(name), arrays.YAMNET)
     return {"backbone": {"class": CLASS, "config": {}}, "converter": {"class": CLASS, "config": {"sampling_rate": RATE}},
             "encoder": presets.record(preset)}
 

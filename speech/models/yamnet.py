@@ -57,17 +57,17 @@ def backbone(preset: presets.Preset | None, layers: tuple[int, ...] = LAYERS) ->
     given = [after[number] for number in layers]
     model = keras.Model(patches, given if len(given) > 1 else given[0], name="backbone")
     if preset is not None:
-        _fill(model, preset)
+        _fill(model.layers, preset)
     return model
 
 
-def _fill(model: keras.Model, preset: presets.Preset) -> None:
+def _fill(layers: list[keras.layers.Layer], preset: presets.Preset) -> None:
     """Sets weights by name: those of `block_2_pointwise_conv` are `layer2/pointwise_conv/kernel` and /bias, of 8 bits where there is a
     scale. Raises ConfigError where they are of another network."""
     file = preset.files[0]
     try:
         with npz.opened(file) as stored:
-            for layer in model.layers:
+            for layer in layers:
                 if not layer.weights:
                     continue
                 block, _, rest = layer.name.removeprefix("block_").partition("_")
@@ -93,10 +93,15 @@ class Patches(keras.layers.Layer):
         return tf.reshape(patched(sound), [-1, PATCH, BANDS, 1])
 
 
+def patches_in(frames: int) -> int:
+    """Patches that hold so many frames."""
+    return max(0, -(-(frames - PATCH) // STEP)) + 1
+
+
 def patched(sound: tf.Tensor) -> tf.Tensor:
     """Log-mel [batch, frames, 64] as [batch, patches, 96, 64]; in graph."""
     frames = int(sound.shape[1])
-    count = max(0, -(-(frames - PATCH) // STEP)) + 1
+    count = patches_in(frames)
     missing = (count - 1) * STEP + PATCH - frames
     padded = tf.pad(sound, [[0, 0], [0, missing], [0, 0]], constant_values=tf.cast(SILENCE, sound.dtype))
     return tf.stack([padded[:, number * STEP:number * STEP + PATCH] for number in range(count)], 1)
@@ -149,12 +154,7 @@ def sounds(settings: Yamnet, *, frames: int, width: int, classes: int, facts: di
     logits = keras.layers.Dense(classes, dtype="float32", name="logits")
     model = keras.Model(sound, MeanOfPatches(frames, dtype="float32", name="mean")(logits(vectors)), name="yamnet")
     if preset is not None:
-        try:
-            with npz.opened(preset.files[0]) as stored:
-                logits.set_weights([_scaled(stored, f"logits/{which}") for which in ("kernel", "bias")])
-        except (npz.Damaged, KeyError, ValueError) as error:
-            raise ConfigError(f"model.preset: {preset.files[0]} holds no last layer of YAMNet for {classes} sounds; copy the preset again"
-                              ) from error
+        _fill([logits], preset)
     model.trainable = False
     return model
 
@@ -164,7 +164,7 @@ class MeanOfPatches(keras.layers.Layer):
 
     def __init__(self, frames: int, **options: Any):
         super().__init__(**options)
-        self.count = max(0, -(-(frames - PATCH) // STEP)) + 1
+        self.count = patches_in(frames)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return input_shape

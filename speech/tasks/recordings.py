@@ -16,12 +16,12 @@ from pipelines.data.source import Source, Tensors
 from pipelines.serving.output import WARNING
 from pipelines.task.contract import Decoding, Input, PreparedForm, Read, Requests, Signature, Splits
 from pipelines.task.form import Field
-from speech.data import audio, pretrained
+from speech.data import audio, pretrained, yamnet
 from speech.data.augment import Augmenter
 from speech.data.features import FrontEnd, without_offset
 from speech.data.manifests import BadRow, find_recordings
 from speech.data.recordings import PreparedRecordings, facts_of
-from speech.settings import Commands, SoundRegression, Transcription
+from speech.settings import Commands, Kernel, SoundRegression, Transcription, Yamnet
 
 ENCODER = ("backbone", "converter", "encoder")  # the facts of a pretrained encoder
 SILENT = round(32768 * audio.SILENT)  # peak, of 16 bits, below which nothing is audible: -60 dB
@@ -47,14 +47,19 @@ class Recordings(Input):
         if self.facts and (missing := next((name for name in ENCODER if self.facts.get(name) is None), None)):
             raise ConfigError(f"facts of the run: {missing}: field required; the file is damaged, or belongs to another experiment")
         model, augment = self.experiment.model, self.experiment.augment
-        self.encoder_facts = ({name: self.facts[name] for name in ENCODER} if self.facts
-                              else pretrained.learn(model.preset, whole=getattr(model, "own_decoder", False)))
+        self.encoder_facts = {name: self.facts[name] for name in ENCODER} if self.facts else self._learned(model)
         front_end = pretrained.front_end(self.encoder_facts, rate)
         banded = next((name for name in ("warp", "frequency_masks") if getattr(augment, name)), None)
         if banded and not len(front_end.centres):
             raise ConfigError(f"augment.{banded}: changes bands of frequency, and the encoder of model.preset hears the waveform itself; "
                               "leave it out (speed and noise are for such encoders, too)")
         return front_end
+
+    def _learned(self, model: Any) -> dict[str, Any]:
+        """The facts of a pretrained encoder, by its preset. Raises ConfigError where the model cannot have it."""
+        if isinstance(model, Kernel | Yamnet):
+            return yamnet.learn(model.preset)
+        return pretrained.learn(model.preset, whole=getattr(model, "own_decoder", False), words=isinstance(self.experiment, Transcription))
 
     @property
     def signature(self) -> Signature:  # type: ignore[override]

@@ -24,6 +24,7 @@ from speech.data.recordings import facts_of, waveform
 from speech.data.splits import load_commands, load_numbers, sounds_as_they_are
 from speech.metrics import sound_figures
 from speech.models import kernel
+from speech.models.yamnet import is_yamnet
 from speech.settings import Commands, SoundRegression
 from speech.tasks.recordings import PreparedRecordingsForm, Recordings, SoundFiles, part_name, silent
 
@@ -62,7 +63,7 @@ class Windows(Recordings):
         if isinstance(self.experiment, SoundRegression):
             splits = load_numbers(self.experiment, self.decode, self.front_end, self.facts)
         elif self.experiment.untrained:
-            splits = sounds_as_they_are(self.experiment)
+            splits = sounds_as_they_are(self.experiment, self.facts.get("classes"))
         else:
             splits = load_commands(self.experiment, self.decode, self.front_end, judging=bool(self.facts))
             keyword_of(self.experiment, self.facts.get("classes") or splits.facts["classes"])
@@ -75,7 +76,8 @@ class Windows(Recordings):
 
     def with_encoder(self, splits: Splits) -> Splits:
         splits = super().with_encoder(splits)
-        pool = self.facts.get("pool") if self.facts else "loudness"  # a run stays as it was begun
+        heard = None if is_yamnet(self.encoder_facts) else "loudness"
+        pool = self.facts.get("pool") if self.facts else heard  # a run stays as it was begun
         splits = replace(splits, facts={**splits.facts, "pool": pool}) if self.encoder_facts and pool else splits
         model = self.experiment.model
         language = getattr(model, "names", None)

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from pipelines.base.errors import ConfigError
+from pipelines.config.draft import new
 from pipelines.config.load import from_text
 from pipelines.encoders import listing
 from pipelines.encoders.trainable import blocks
@@ -17,6 +18,7 @@ from pipelines.runs.launch import task_class
 from speech.check import check_transcripts
 from speech.data.pretrained import MoonshineFrontEnd
 from speech.models import moonshine, pretrained
+from tests import numbers_made
 from tests.encoders import tiny
 from tests.speech.synthetic_recordings import tone, write
 
@@ -163,3 +165,9 @@ def test_it_is_listed_and_proposed_behind_whisper(presets, monkeypatch):
     there = {one.name: one for one in listing.listed("speech") if one.here}
     assert there["shine"].backbone == "MoonshineBackbone" and there["shine"].weights < there["whisper"].weights
     assert [preset.name for preset in listing.at_hand("speech")] == ["whisper", "shine"]
+
+
+def test_numbers_are_not_proposed_with_it(presets, tmp_path):
+    numbers_made.tones(tmp_path)
+    with pytest.raises(ConfigError, match="only YAMNet is proposed"):
+        new("speech", tmp_path / "tones.csv", encoder=str(presets / "shine"))

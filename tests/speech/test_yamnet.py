@@ -11,6 +11,7 @@ import tensorflow as tf
 
 import quartet
 from pipelines.base.errors import ConfigError
+from pipelines.config.draft import new
 from pipelines.config.load import from_text
 from pipelines.encoders import arrays, listing, presets
 from pipelines.encoders.trainable import blocks
@@ -23,6 +24,7 @@ from speech.check import CHECKS
 from speech.data.yamnet import YamnetFrontEnd, class_names, mel_filters
 from speech.models import yamnet
 from speech.settings import Yamnet
+from tests import numbers_made
 from tests.data.prepared import require_preset
 from tests.encoders import tiny
 
@@ -103,7 +105,9 @@ def test_the_mean_of_patches_is_that_of_probabilities():
 
 
 def test_as_it_is_it_names_sounds_with_their_times(small, tmp_path):
-    run, report = trained(SOUNDS.replace("PRESET", str(small)), tmp_path)
+    own = shutil.copytree(small, tmp_path / "own")
+    run, report = trained(SOUNDS.replace("PRESET", str(own)), tmp_path)
+    shutil.rmtree(own)
     assert run.task.output.classes == ["Speech", "Bell, gong", "Rain"]
     assert "metrics" not in report or not report["metrics"]
     sound = np.random.default_rng(1).normal(0, 0.1, 32_000).astype(np.float32)  # 2 s: two pieces and 50 ms, which are no piece
@@ -111,7 +115,7 @@ def test_as_it_is_it_names_sounds_with_their_times(small, tmp_path):
     answers = list(quartet.load(str(tmp_path / "runs" / "one")).predict([str(tmp_path / "noise.wav")], top=2))
     assert [one["input"].rpartition("#")[2] for one in answers] == ["t=0.00,0.97", "t=0.97,1.95"]
     assert all(len(one["top"]) == 2 for one in answers)
-    shutil.rmtree(tmp_path / "runs" / "one" / "report", ignore_errors=True)
+    assert run.task.splits().facts["classes"] == run.task.output.classes
     again = load_run(RunFolder(tmp_path / "runs" / "one"), where="cpu")
     weights = again.model.get_layer("logits").kernel.numpy()
     np.testing.assert_array_equal(weights, run.model.get_layer("logits").kernel.numpy())
@@ -155,6 +159,8 @@ def test_it_is_listed_and_found_by_its_arrays(small, monkeypatch):
     monkeypatch.setenv("QUARTET_PRESETS", str(small.parent))
     found = listing.at_hand("speech")
     assert [(one.name, one.backbone, one.form) for one in found] == [("small", arrays.YAMNET.name, "arrays")]
+    (there,) = [one for one in listing.listed("speech") if one.name == "small"]
+    assert there.here and there.problem is None
     with pytest.raises(ConfigError, match="is for speech"):
         presets.find("small", domain="vision")
 
@@ -193,7 +199,7 @@ def test_another_rate_and_damaged_presets(small, tmp_path):
 
 def test_a_table_of_what_it_heard(small, tmp_path):
     """As a person reads it: one row a piece."""
-    trained(SOUNDS.replace("PRESET", str(small)).replace("threshold", ""), tmp_path)
+    trained(SOUNDS.replace("PRESET", str(small)), tmp_path)
     soundfile.write(tmp_path / "a.wav", np.random.default_rng(1).normal(0, 0.1, 20_000).astype(np.float32), 16_000)
     from typer.testing import CliRunner
 
@@ -210,3 +216,19 @@ def test_check_says_that_there_are_no_data(small):
     experiment = from_text(SOUNDS.replace("PRESET", str(small))).experiment
     found = CHECKS["speech.classification"](experiment)
     assert any("no data" in one.text for one in found.findings) and not any(one.level == "error" for one in found.findings)
+
+
+def test_it_is_refused_for_words_and_others_in_its_place(small, tmp_path):
+    words = f"task: speech.transcription\ndata: {{source: synthetic}}\nmodel: {{name: pretrained, preset: {small}}}"
+    other = f"task: speech.classification\ndata: {{source: synthetic}}\nmodel: {{name: kernel, preset: {tmp_path}}}"
+    for text, said in ((words, "knows sounds, not words"), (other, "no preset of YAMNet")):
+        experiment = from_text(text, check_paths=False).experiment
+        with pytest.raises(ConfigError, match=said):
+            task_class(experiment.task)(experiment)
+
+
+def test_numbers_are_proposed_with_it(small, tmp_path, monkeypatch):
+    monkeypatch.setenv("QUARTET_PRESETS", str(small.parent))
+    numbers_made.tones(tmp_path)
+    assert "preset: small" in new("speech", tmp_path / "tones.csv")
+    assert "preset" not in new("speech", tmp_path / "tones.csv", encoder="none")
