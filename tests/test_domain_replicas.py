@@ -1,4 +1,4 @@
-"""Promise 1 for the networks of the domains: two replicas train as one device does; each number of replicas in a process of its own.
+"""Promise 1 for the networks of the domains: two replicas, and a mesh, train as one device does; each in a process of its own.
 
 What the harness brings - clipping, averages, precision, frozen and divided parts - is compared in tests/training/test_replicas.py.
 """
@@ -78,6 +78,7 @@ CASES = {
                           "model": {"name": "pretrained", "preset": "FOLDER/efficientnet", "image_size": 32,
                                     "finetune": {"name": "whole", "learning_rate": 0.002, "head": "new"}}},
 }
+ON_MESH = ["verses", "translations"]  # the others have operations that DTensor does not divide, or tables
 PROGRAM = """
 import json, sys
 import numpy as np
@@ -88,11 +89,13 @@ from pipelines.training.session import assemble
 store.SPARSE_FROM = 10
 found = {}
 for name, values in json.loads(sys.argv[3]).items():
-    values["train"] |= {"precision": "float32", "devices": int(sys.argv[2])}
+    values["train"] |= {"precision": "float32", **json.loads(sys.argv[2])}
     experiment = from_dict(values, [], check_paths=False)
     one = assemble(experiment, task_class(experiment.task))
     _, carry = one.step(one.feed.iterator(0, one.steps), 0, one.steps, one.step.fresh())
     assert bool(carry.finite)
+    if one.elsewhere is not None:
+        one.elsewhere.gather()
     tables = [table.variable for table in one.update.tables.tables]
     assert bool(tables) == experiment.task.startswith("recsys"), name
     averages = (average for _, average in one.averages)
@@ -103,7 +106,7 @@ np.savez(sys.argv[1], **found)
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory) -> list[dict[str, np.ndarray]]:
-    """Of one device and of two: case -> weights, averages, tables and sums of the scores."""
+    """Of one device, of two, and of a mesh: case -> weights, averages, tables and sums of the scores."""
     folder, cases, found = tmp_path_factory.mktemp("weights"), dict(CASES), []
     texts = [" ".join(WORDS[(number * 5 + place) % 6] for place in range(1 if number % 7 else 4)) for number in range(44)]
     (folder / "texts.tsv").write_text("\n".join(["text\tlabel", *(f"{text}\t{number % 2}" for number, text in enumerate(texts))]) + "\n")
@@ -119,9 +122,11 @@ def weights(tmp_path_factory) -> list[dict[str, np.ndarray]]:
             encoder(folder / encoder.__name__)
     else:
         cases = {name: case for name, case in cases.items() if not name.startswith("encoder")}
-    for devices in "12":
-        processes.run("-c", PROGRAM, folder / f"{devices}.npz", devices, json.dumps(cases).replace("FOLDER", str(folder)), check=True)
-        with np.load(folder / f"{devices}.npz") as stored:
+    for machine in ({"devices": 1}, {"devices": 2}, {"devices": 4, "parallel": {"data": 2, "model": 2}}):
+        some = {name: case for name, case in cases.items() if "parallel" not in machine or name in ON_MESH}
+        out = folder / f"{machine['devices']}.npz"
+        processes.run("-c", PROGRAM, out, json.dumps(machine), json.dumps(some).replace("FOLDER", str(folder)), check=True)
+        with np.load(out) as stored:
             found.append(dict(stored))
     return found
 
@@ -133,3 +138,8 @@ def test_two_replicas_train_as_one_device(weights, case):
     one, two = weights[0][case], weights[1][case]
     assert np.abs(one).max() > 0.01
     np.testing.assert_allclose(two, one, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("case", ON_MESH)
+def test_a_mesh_trains_as_one_device(weights, case):
+    np.testing.assert_allclose(weights[2][case], weights[0][case], atol=1e-5, rtol=1e-5)

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from nlp.settings import LanguageTransformer
 from nlp.tokens.base import FIRST
+from pipelines.machine.mesh import divided_along
 from pipelines.outputs.decoder import joined_heads
 from pipelines.outputs.search import Drawn, sample
 
@@ -85,6 +86,8 @@ def turned(x: tf.Tensor, at: Any, wavelength: float) -> tf.Tensor:
 class Block(keras.layers.Layer):
     """A layer: attention to what is before, then a gated dense part, each behind its norm and beside the identity."""
 
+    mesh_layouts = {"mixed": "rows", "inner": "rows"}  # what they give is taken apart, and so must be whole on each device
+
     def __init__(self, shape: Shape, **options: Any):
         super().__init__(**options)
         layers, width = keras.layers, shape.width
@@ -104,6 +107,7 @@ class Block(keras.layers.Layer):
         query, key = turned(query, at, self.wavelength), turned(key, at, self.wavelength)
         if keep is not None:
             key, value = keep(key, value)
+        query, key, value = divided_along(1, query, key, value)
         x += self.dropout(self.out(self._attention(query, key, value, mask)), training=training)
         gate, inner = tf.split(self.inner(self.norms[1](x)), 2, axis=-1)
         return x + self.dropout(self.inner_out(tf.nn.silu(gate) * inner), training=training)

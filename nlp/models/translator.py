@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from nlp.settings import Translator
 from nlp.tokens.base import FIRST, PAD
+from pipelines.machine.mesh import divided_along
 from pipelines.outputs.decoder import Decoder, Dense, Layer, attention, by_head, joined_heads
 from pipelines.outputs.search import beam
 
@@ -31,6 +32,8 @@ def build(settings: Translator, *, size: int, most: int, writing: Any) -> keras.
 class Attention(keras.layers.Layer):
     """[rows, n, width]: each of `x` takes from all of `other`, or, without it, of itself. `mask` is added to the products."""
 
+    mesh_layouts = {"parts": "rows"}  # what they give is taken apart, and so must be whole on each device
+
     def __init__(self, width: int, heads: int, *, own: bool, **options: Any):
         super().__init__(**options)
         self.heads, self.own = heads, own
@@ -42,7 +45,7 @@ class Attention(keras.layers.Layer):
     def call(self, x: tf.Tensor, mask: tf.Tensor | None = None, other: tf.Tensor | None = None) -> tf.Tensor:
         split = tf.split(self.parts[0](x), 3, axis=-1) if other is None else [
             part(each) for part, each in zip(self.parts, (x, other, other))]
-        query, keys, values = (by_head(part, self.heads) for part in split)
+        query, keys, values = divided_along(1, *(by_head(part, self.heads) for part in split))
         return self.out(joined_heads(attention(query, keys, values, mask)))
 
 

@@ -5,9 +5,10 @@ task name -> such a function; of any other task the examples are read as they ar
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from pipelines.base.errors import QuartetError
+from pipelines.base.errors import ConfigError, QuartetError
 from pipelines.base.progress import Work
 from pipelines.base.terminal import Screen
 from pipelines.commands.check_features import compared
@@ -33,7 +34,10 @@ def check(experiment: Experiment, encoder: str | None = None, *, name: str = "")
         DataError: there are no data to look at.
     """
     from pipelines.commands.check_examples import check_examples
+    from pipelines.machine.devices import name_devices
 
+    with suppress(ConfigError):  # `_begun` says it; TensorFlow takes no other devices once examples were read
+        name_devices(experiment.train)
     module: Any = part(experiment.task.partition(".")[0], "check")
     own = registered_task(experiment.task).check
     checker: Callable[..., Check] = resolved(own) if own else getattr(module, "CHECKS", {}).get(experiment.task, check_examples)
@@ -50,6 +54,8 @@ def check(experiment: Experiment, encoder: str | None = None, *, name: str = "")
             except (QuartetError, OSError) as error:  # what training needs of them was read
                 checked.findings.append(Finding("note", f"the data could not be described ({hook.name}): {error}"))
     if begun is not None and not isinstance(begun, str):
+        if begun.layouts:
+            checked.findings.append(Finding("note", "; ".join(map(str.strip, begun.layouts.described()))))
         checked.findings.extend(compared(experiment, encoder, begun, say))
         checked.findings.sort(key=lambda finding: LEVELS.index(finding.level))
     return checked

@@ -181,6 +181,20 @@ class Tables(Section):
                             "main memory; steps exchange the rows that they look up. One device: no effect")
 
 
+class Parallel(Section):
+    """One model over many devices: a mesh of data x model of them, on one host. Along data each works on a part of the batch; along model
+    each holds a part of the weights, of the optimizer's state and of their averages. TensorFlow's DTensor does the exchange."""
+
+    data: int = setting(1, "into how many parts the batch is divided", ge=1)
+    model: int = setting(1, "into how many parts the weights are divided", ge=1)
+    state: Literal["follows", "divided"] = setting(
+        "follows", "the optimizer's state and the averages: follows: as their weights, on each device of data; divided: in parts over "
+        "data, too (ZeRO's first stage)")
+    layouts: dict[str, Literal["whole", "rows", "columns", "heads", "gathered"]] = setting(
+        dict, "path of a weight (* and ? are wildcards) -> its layout, in place of the rule's (`quartet check` shows both): rows, columns "
+        "and heads divide the work as well, along the first, last and middle axis; gathered: held in parts, and made whole for use; whole")
+
+
 class EarlyStopping(Section):
     """Stops when the watched metric has not improved for some epochs; the best weights are kept."""
 
@@ -222,6 +236,7 @@ class Train(Section):
     learning_rate: LearningRate = setting(LearningRate, "the learning rate")
     clip: Clip = setting(Clip, "gradient clipping")
     tables: Tables = setting(Tables, "how embedding tables are updated, in models that have them")
+    parallel: Parallel | None = setting(None, "one model over many devices, in place of a copy on each")
     ema: float | None = setting(
         None, "decay of an exponential moving average of the weights per step; it is what is evaluated and saved", gt=0.0, lt=1.0)
     early_stopping: EarlyStopping | None = setting(None, "stop when validation stops improving")
@@ -383,8 +398,8 @@ def protected_by(train: Train) -> str | None:
 
 
 def device_count(train: Train) -> int | None:
-    """How many devices train.devices names; None where the machine decides."""
-    wanted = train.devices
+    """How many devices train.devices names, a mesh of them as one; None where the machine decides."""
+    wanted = 1 if train.parallel else train.devices
     return None if wanted == "auto" else 1 if wanted == "cpu" else wanted if isinstance(wanted, int) else len(wanted)
 
 

@@ -17,6 +17,7 @@ import tensorflow as tf
 from pipelines.data import draws
 from pipelines.encoders.presets import hub
 from pipelines.machine.compiling import in_parts, part
+from pipelines.machine.mesh import on_mesh
 
 FUSED_EPSILON = 1e-3  # of TensorFlow's fused norm
 ROOT, CUBIC = 0.7978845608028654, 0.044715  # of GELU's tanh form
@@ -50,6 +51,8 @@ def _has_tanh(activation: Any) -> bool | None:
 
 def _call(tanh: bool, layer: Any, inputs: tf.Tensor, padding_mask: Any = None, training: bool | None = None) -> tf.Tensor:
     """The layer of [batch, time, width]; `padding_mask` [batch, time], 0 at padding."""
+    if on_mesh():  # where parts of one product would have to be brought together
+        return type(layer).call(layer, inputs, padding_mask=padding_mask, training=training)
     dtype, shape, width, heads = inputs.dtype, tf.shape(inputs), inputs.shape[2], layer.num_heads
     attention, first, second = layer._self_attention_layer, layer._feedforward_intermediate_dense, layer._feedforward_output_dense
     own = tf.ones(shape[:2], tf.bool) if padding_mask is None else tf.cast(padding_mask, tf.bool)

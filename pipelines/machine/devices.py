@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,7 +16,17 @@ from pipelines.base.errors import ConfigError
 from pipelines.machine import compiling
 from pipelines.machine.group import ALONE, Group, current
 from pipelines.machine.hardware import processor_name
+from pipelines.machine.mesh import Mesh
 from pipelines.machine.precision import fastest
+
+
+class WantedMesh(Protocol):
+    """How many devices share the batch, and how many the weights."""
+
+    @property
+    def data(self) -> int: ...
+    @property
+    def model(self) -> int: ...
 
 
 class Wanted(Protocol):
@@ -32,6 +42,8 @@ class Wanted(Protocol):
     def precision(self) -> str: ...
     @property
     def xla(self) -> str: ...
+    @property
+    def parallel(self) -> WantedMesh | None: ...
 
 
 PRECISION = "precision"  # with it the note begins that gives the reason of the choice
@@ -42,9 +54,10 @@ class Machine:
     """The choice.
 
     Attributes:
-        devices: of this host.
+        devices: of this host, each with a copy of the model.
         notes: the reasons, for the report.
         group: the hosts that train together.
+        mesh: of devices that share one model, of which `devices` is the first.
     """
 
     strategy: tf.distribute.Strategy
@@ -53,6 +66,18 @@ class Machine:
     xla: bool
     notes: tuple[str, ...] = ()
     group: Group = ALONE
+    mesh: Mesh | None = None
+
+    @property
+    def working(self) -> tuple[str, ...]:
+        """All devices of this host that train."""
+        return self.mesh.devices if self.mesh else self.devices
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Within, variables are created for training: a copy on each device; of a mesh, whole in main memory."""
+        with self.strategy.scope(), tf.device("CPU:0") if self.mesh else nullcontext():
+            yield
 
     def with_reason(self, why: str) -> "Machine":
         """With another reason for its precision."""
@@ -95,6 +120,8 @@ def prepare(train: Wanted, *, precision: str | None = None) -> Machine:
     determinism(train.deterministic)
     names = device_names(train.devices, len(gpus))
     group = current()
+    mesh = None if train.parallel is None else _mesh(train.parallel, names, train, group)
+    names = names if mesh is None else names[:1]
     strategy = group.strategy(names) or _strategy(names)
     on_gpu = names[0].startswith("GPU")
     notes = []
@@ -106,9 +133,26 @@ def prepare(train: Wanted, *, precision: str | None = None) -> Machine:
         notes.append(f"{PRECISION} {chosen}: {why}")
     elif train.precision == "auto":
         notes.append(f"{PRECISION} {chosen}: as chosen when the run was begun")
+    if mesh is not None and chosen == "float16":
+        raise ConfigError("train.precision: float16 needs a loss scale, which a step on a mesh does not have; set train.precision: "
+                          "bfloat16, or float32 where the GPU lacks that")
     _set_policy(chosen)
-    xla = train.xla == "on" or (train.xla == "auto" and on_gpu and not train.deterministic)
-    return Machine(strategy, names, chosen, xla, tuple(notes), group)
+    xla = mesh is None and (train.xla == "on" or (train.xla == "auto" and on_gpu and not train.deterministic))
+    return Machine(strategy, names, chosen, xla, tuple(notes), group, mesh)
+
+
+def _mesh(wanted: WantedMesh, names: tuple[str, ...], train: Wanted, group: Group) -> Mesh:
+    """The mesh that train.parallel asks for. Raises ConfigError where the devices or another setting do not suit it."""
+    if wanted.data * wanted.model != len(names):
+        raise ConfigError(f"train.parallel: a mesh of {wanted.data} (data) x {wanted.model} (model) needs {wanted.data * wanted.model} "
+                          f"devices, and train.devices gives {len(names)}; set train.devices: {wanted.data * wanted.model} (on a machine "
+                          "without GPUs these are parts of its CPU, to try it), or a mesh of as many")
+    if group.size > 1:
+        raise ConfigError("train.parallel: a mesh is of one host's devices; leave out train.parallel to train a copy on each host, or "
+                          "start on one host")
+    if train.xla == "on":
+        raise ConfigError("train.xla: on: the step on a mesh is divided by DTensor, which XLA does not compile here; set train.xla: auto")
+    return Mesh(names, wanted.data, wanted.model)
 
 
 def by_convolution(machine: Machine, train: Wanted) -> bool:
@@ -148,6 +192,11 @@ def _strategy(names: tuple[str, ...]) -> tf.distribute.Strategy:
         return tf.distribute.MirroredStrategy(list(names))
     # the default strategy costs nothing; another device must be named
     return tf.distribute.get_strategy() if names[0] in ("CPU:0", "GPU:0") else tf.distribute.OneDeviceStrategy(names[0])
+
+
+def name_devices(train: Wanted) -> tuple[str, ...]:
+    """The names of the devices that train.devices asks for, which this process then has. Raises ConfigError as `prepare`."""
+    return device_names(train.devices, len(tf.config.get_visible_devices("GPU")))
 
 
 def device_names(wanted: str | int | list[str], gpus: int) -> tuple[str, ...]:
@@ -216,7 +265,8 @@ def describe(machine: Machine) -> dict:
         tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name) for gpu in tf.config.list_physical_devices("GPU")
     ]
     return {
-        "devices": list(machine.devices),
+        "devices": list(machine.working),
+        **({"mesh": [machine.mesh.data, machine.mesh.model]} if machine.mesh else {}),
         **({"hosts": machine.group.size} if machine.group.size > 1 else {}),
         "gpus": details,
         "precision": machine.precision,

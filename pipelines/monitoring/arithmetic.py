@@ -84,7 +84,7 @@ def arithmetic(model: keras.Model, inputs: Any, examples: int, examples_per_seco
         forward = forward_operations(model, inputs)
         if forward is None or not examples_per_second:
             return None
-        reachable = sum(matrix_rate(device, machine.precision) for device in machine.devices)
+        reachable = sum(matrix_rate(device, machine.precision) for device in machine.working)
     except (tf.errors.OpError, ValueError, TypeError, NotImplementedError):
         return None
     each = forward * (1.0 + BACKWARD) / examples

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.data.source import Tensors
+from pipelines.machine.mesh import on_mesh
 from pipelines.task import intervals
 from pipelines.task.contract import Output
 
@@ -42,6 +43,8 @@ def cross_entropy(logits: tf.Tensor, truth: tf.Tensor, smoothing: float = 0.0) -
     if not smoothing:
         return tf.nn.sparse_softmax_cross_entropy_with_logits(truth, logits)
     size = logits.shape[-1]
+    if on_mesh():
+        return tf.nn.softmax_cross_entropy_with_logits(tf.one_hot(truth, size) * (1.0 - smoothing) + smoothing / size, logits)
 
     @tf.custom_gradient
     def losses(logits: tf.Tensor) -> Any:

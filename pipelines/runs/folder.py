@@ -18,6 +18,7 @@ from pipelines.config.load import load
 from pipelines.config.messages import differences, shown_changes
 from pipelines.config.yaml_text import parse, read, resolved_yaml
 
+PLACES = ("train.devices", "train.parallel")  # settings that say where a run is computed: it may go on elsewhere
 
 class Locked(ConfigError):
     """Another process works in a folder."""
@@ -145,7 +146,9 @@ class RunFolder:
             write_whole(self.experiment, resolved)
             return
         differing, why = changes(self.experiment, resolved)
-        if differing:
+        if differing and all(name.startswith(PLACES) for name, *_ in differing):  # what is learned does not depend on it
+            write_whole(self.experiment, resolved)
+        elif differing:
             raise ConfigError(f"{self.path}: this run was begun with another experiment:\n{shown_changes(differing)}\n"
                               f"Give --name NEW for a new run, or --fresh to begin this one anew (the old one is moved aside).{why}")
 

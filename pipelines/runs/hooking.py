@@ -13,11 +13,11 @@ from pipelines.monitoring.tensorboard import Writer
 from pipelines.runs import run_display
 from pipelines.runs.run_hook import HookedRun, RunHook
 from pipelines.runs.work import Work
-from pipelines.training.divided_tables import TablesHome
 from pipelines.training.evaluation import Evaluator
 from pipelines.training.hooks.best_weights import KeepBest
 from pipelines.training.hooks.checkpoint import Checkpoint
 from pipelines.training.hooks.diagnosis import Diagnosis, Remarks, StopWhenNotFinite, WarnOfWaiting
+from pipelines.training.hooks.home import Home
 from pipelines.training.hooks.keras_callbacks import KerasCallbacks
 from pipelines.training.hooks.log import Log
 from pipelines.training.hooks.profile import Profile, Samples
@@ -56,11 +56,11 @@ def hook_up(work: Work, session: Session, validation: Evaluator | None, identity
     log = Log(every=train.log_every or max(1, plan.steps_per_epoch // 10), log=None, writers={}, progress=progress)
     transforms = {"transforms": {one.name: one.kept for one in session.transforms}} if session.transforms else {}
     saver = Checkpoint(checkpoints, session.state_groups, seconds=train.checkpoint_seconds, say=voice.remark,
-                       identity=identity | transforms, meter=work.meter, still=still, divided=session.divided)
+                       identity=identity | transforms, meter=work.meter, still=still, elsewhere=session.elsewhere)
     if work.call.callbacks and (protection := protected_by(train)):
         raise ConfigError(f"{protection}: Keras callbacks see the training loss, which no noise protects; train without them")
     hooks: list[Hook] = [
-        *([TablesHome(session.divided, saver.due)] if session.divided is not None else []),
+        *([Home(session.elsewhere, saver.due)] if session.elsewhere is not None else []),
         StopWhenNotFinite(lambda step: run_display.culprits(session, step)),
         voice.warnings,
         *session.freezing,

@@ -41,15 +41,19 @@ def describe(session: "Session", name: str, say: Callable[[str], None]) -> None:
     batch = f"batch {plan.batch}" + (f" = {plan.replicas} devices x {plan.accumulation} x {plan.micro}" if plan.micro != plan.batch else "")
     if plan.poisson:
         batch = f"batches of {plan.usual} on average, drawn example by example"
+    if machine.mesh:
+        batch += f" on a mesh of {machine.mesh.data} (data) x {machine.mesh.model} (model)"
     work = f"{count:,} weights; {session.steps:,} steps, {batch}" if session.steps else "fitted at once: nothing trains by steps"
     say(
         f"{name}: {sizes}; {work}; {machine.precision} on "
-        f"{', '.join(machine.devices)}{' with XLA' if machine.xla else ''}; {session.feed.summary}"
+        f"{', '.join(machine.working)}{' with XLA' if machine.xla else ''}; {session.feed.summary}"
     )
     if chosen := trainable.note(session.task.experiment, session.way, len(splits.train)):
         say(chosen)
     for line in filter(None, (one.describe() for one in session.transforms)):
         say(line)
+    if session.layouts:
+        say("\n".join(session.layouts.described()))
     if session.steps and machine.replicas > 1:
         _say_what_depends_on_devices(session, say)
 

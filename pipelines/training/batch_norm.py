@@ -7,6 +7,8 @@ TensorFlow's fused kernel (oneDNN, cuDNN, XLA) takes half-precision images with 
 import keras
 import tensorflow as tf
 
+from pipelines.machine.mesh import on_mesh
+
 
 @keras.saving.register_keras_serializable(package="pipelines")
 class FusedBatchNormalization(keras.layers.BatchNormalization):
@@ -16,6 +18,8 @@ class FusedBatchNormalization(keras.layers.BatchNormalization):
     """
 
     def call(self, inputs: tf.Tensor, training: bool | None = None, mask: None = None) -> tf.Tensor:
+        if on_mesh():  # it divides no fused kernel
+            return super().call(inputs, training=training)
         inputs = tf.cast(inputs, self.compute_dtype)
         channels = inputs.shape[-1]
         ones, zeros = tf.ones([channels]), tf.zeros([channels])

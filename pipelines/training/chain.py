@@ -43,6 +43,9 @@ class Replica:
     def values(self, variables: Sequence[keras.Variable]) -> list[tf.Tensor]:
         return [tf.convert_to_tensor(self.copy(variable)) for variable in variables]
 
+    def assign(self, variable: keras.Variable, value: tf.Tensor) -> None:
+        self.copy(variable).assign(tf.cast(value, variable.dtype))
+
 
 class Change(NamedTuple):
     """What goes along the chain."""
@@ -121,7 +124,7 @@ class Chain:
                  *(pair for link, state in zip(self.links, states) for pair in zip(link.variables, state))]
         for variable, value in pairs:
             if value is not None:
-                replica.copy(variable).assign(tf.cast(value, variable.dtype))
+                replica.assign(variable, value)
         for link in self.links:
             link.write(replica, step, sums, rescale, norm)
 

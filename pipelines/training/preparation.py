@@ -30,9 +30,10 @@ from pipelines.task.contract import Splits, Task
 from pipelines.task.own_metrics import own_scores
 from pipelines.task.prepared import splits_of
 from pipelines.training import other_run, transform
-from pipelines.training.embedding_tables import in_main_memory
+from pipelines.training.embedding_tables import in_main_memory, tables_of
 from pipelines.training.hooks.freezing import GradualUnfreeze, Unfreeze
 from pipelines.training.loop import Hook
+from pipelines.training.mesh_layouts import Layouts, lay_out
 from pipelines.training.totals import ScoreSums, find_scores
 from pipelines.training.transform import Kept, Transform
 from pipelines.training.weight_limits import bounded
@@ -103,6 +104,7 @@ class Prepared:
         way: in which a network with a pretrained encoder is fine-tuned.
         watch: the validation metric that early stopping and the best weights follow, and "max" or "min".
         others: the models of other runs, by the setting that names one.
+        layouts: of the model's variables on the mesh, if the machine has one.
     """
 
     task: Task
@@ -116,6 +118,7 @@ class Prepared:
     watch: tuple[str, str]
     others: dict[str, keras.Model]
     transforms: list[Transform]
+    layouts: Layouts | None
 
 
 @dataclass(frozen=True)
@@ -155,7 +158,7 @@ def prepare(
     planned = (one.plan(machine.replicas) for one in transforms)
     plan = next((one for one in planned if one), None) or plan_batches(train, len(splits.train), machine.replicas)
     spec = decoded_spec(splits.train, task.input.decoder)
-    with machine.strategy.scope(), bounded("model"), in_main_memory(divides_tables(train, machine)):
+    with machine.scope(), bounded("model"), in_main_memory(divides_tables(train, machine)):
         network = build_network(machine, task, len(splits.train))
         if precision is None and devices.by_convolution(machine, train) and depthwise(network.model):
             network = choose_precision(network, task, spec, len(splits.train))
@@ -171,7 +174,31 @@ def prepare(
     for one in transforms:
         one.check(task, model, machine)
     watch = find_watch(train, task, [*scores.names, *own], splits)
-    return Prepared(task, splits, machine, plan, model, way, freezing, scores, watch, others, transforms)
+    layouts = find_layouts(task, model, machine, plan, transforms)
+    return Prepared(task, splits, machine, plan, model, way, freezing, scores, watch, others, transforms, layouts)
+
+
+def find_layouts(task: Task, model: keras.Model, machine: devices.Machine, plan: Plan, transforms: list[Transform]) -> Layouts | None:
+    """How the model's variables lie on the machine's mesh; None without one.
+
+    Raises:
+        ConfigError: the model, or another setting, does not go with a mesh.
+    """
+    train, mesh = task.experiment.train, machine.mesh
+    if mesh is None or train.parallel is None:
+        return None
+    others = {
+        f"train.{transforms[0].name}" if transforms else "": bool(transforms),
+        "train.teacher": train.teacher is not None,
+        "a model with embedding tables, whose rows are updated one by one (train.tables.divided divides them),": bool(tables_of(model)),
+    }
+    if other := next((what for what, there in others.items() if there), None):
+        raise ConfigError(f"train.parallel: {other} does not go with a mesh; leave train.parallel out: each device has a copy then")
+    if plan.micro % mesh.data:
+        unit = mesh.data * plan.accumulation
+        raise ConfigError(f"train.parallel.data: a forward pass of {plan.micro} examples does not divide into {mesh.data} parts; set "
+                          f"train.batch_size: {max(1, round(plan.batch / unit)) * unit}")
+    return lay_out(model, train.parallel, mesh)
 
 
 def divide_data(task: Task, kept: Kept) -> tuple[Splits, list[Transform]]:

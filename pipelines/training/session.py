@@ -20,8 +20,10 @@ from pipelines.training.chain import Chain, Link
 from pipelines.training.divided_tables import DividedTables
 from pipelines.training.embedding_tables import TableOptimizer, all_variables, in_main_memory, tables_of
 from pipelines.training.evaluation import Evaluator
+from pipelines.training.hooks.home import Elsewhere
 from pipelines.training.learner import Learner, learner_of
 from pipelines.training.links import Averaged, Clipped, LossScaled, Optimized, learning_rate, make_optimizer
+from pipelines.training.mesh_step import MeshStep, OnMesh
 from pipelines.training.moving_statistics import Statistics
 from pipelines.training.preparation import Prepared, divides_tables, prepare
 from pipelines.training.step import Step
@@ -90,8 +92,10 @@ class Session(Prepared):
         return groups
 
     @property
-    def divided(self) -> DividedTables | None:
-        """The tables, where each replica holds a part of them."""
+    def elsewhere(self) -> Elsewhere | None:
+        """What holds values that the steps change: parts of tables, or all that lies on a mesh."""
+        if isinstance(self.step, MeshStep):
+            return self.step.held
         return self.update.tables if isinstance(self.update.tables, DividedTables) else None
 
     @property
@@ -133,9 +137,21 @@ def assemble(experiment: Experiment, task_class: type[Task], *, precision: str |
     steps = begun.plan.steps_per_epoch * experiment.train.epochs if by_steps else 0
     update = build_update(begun, learner, steps)
     feed, shown = build_feeds(begun, learner)
-    step = Step(task=learner.task, chain=update.chain, tables=update.tables, machine=begun.machine, feed=feed, train=experiment.train,
-                scores=begun.scores)
+    step = build_step(begun, learner, update, feed)
     return Session(**vars(begun), learner=learner, steps=steps, update=update, feed=feed, shown=shown, step=step, start=start, say=say)
+
+
+def build_step(begun: Prepared, learner: Learner, update: Update, feed: Feed) -> Step:
+    """The step that trains the learner, on a mesh where there is one. Raises ConfigError where the mesh does not suit the learner."""
+    common: dict[str, Any] = {"task": learner.task, "chain": update.chain, "tables": update.tables, "machine": begun.machine, "feed": feed,
+                              "train": begun.task.experiment.train, "scores": begun.scores}
+    if begun.layouts is None:
+        return Step(**common)
+    if learner.model is not begun.model:
+        raise ConfigError("train.parallel: the encoder is frozen, and its features are computed once: the head alone trains, which one "
+                          "device does; leave train.parallel out")
+    variables = [*all_variables(learner.model), *(one for link in update.chain.links for one in link.variables)]
+    return MeshStep(held=OnMesh(begun.layouts, variables, {id(average): one for one, average in update.averages}), **common)
 
 
 def find_learner(begun: Prepared, say: Say) -> Learner:
@@ -156,7 +172,7 @@ def find_learner(begun: Prepared, say: Say) -> Learner:
 def build_update(begun: Prepared, learner: Learner, steps: int) -> Update:
     """The optimizer, which is the models' from now on, and the links around it, for a training of so many steps."""
     train, machine, model, weights = begun.task.experiment.train, begun.machine, learner.model, list(learner.model.trainable_variables)
-    with machine.strategy.scope(), bounded("train.optimizer"):
+    with machine.scope(), bounded("train.optimizer"):
         optimizer = make_optimizer(train.optimizer, weights)
         begun.model.optimizer = model.optimizer = optimizer
         shares = trainable.shares(begun.way, begun.model, train.learning_rate.peak)
@@ -171,7 +187,7 @@ def build_update(begun: Prepared, learner: Learner, steps: int) -> Update:
         scaled = [LossScaled()] if machine.precision == "float16" else []
     links: list[Link] = [*begun.transforms, *scaled, Clipped(train.clip), optimized, Statistics(model), *averaged, tables]
     # an update is a few passes over all weights; fused into one it costs half, on CPUs too. Muon's is matrix products.
-    fuse = machine.xla or (train.xla != "off" and not train.deterministic and type(optimizer).__name__ != "Muon")
+    fuse = machine.xla or (machine.mesh is None and train.xla != "off" and not train.deterministic and type(optimizer).__name__ != "Muon")
     return Update(Chain(model, weights, links, fuse=fuse), tables, averaged[0].averages if averaged else [])
 
 

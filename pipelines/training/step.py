@@ -140,17 +140,23 @@ class Step:
 
     def _checked_and_applied(self, step: tf.Tensor, sums: Sums, carry: Carry) -> Carry:
         """Updates this replica's copies where loss and gradients are finite; the same in every replica."""
-        replica, count, micro_batches = Replica(self.machine), tf.maximum(sums.totals[1], 1.0), self.plan.replicas * self.plan.accumulation
+        replica, micro_batches = Replica(self.machine), self.plan.replicas * self.plan.accumulation
+        sums, rescale, norm, loss, finite = self.checked(replica, step, sums)
+        tf.cond(finite, lambda: self.chain.write(replica, step, sums, rescale, norm, micro_batches), lambda: None)
+        settled = [on for link in self.chain.links if (on := link.settle(replica, loss, finite)) is not None]
+        totals = tf.where(finite, sums.totals, tf.zeros_like(sums.totals))  # a step that is passed over does not count
+        return Carry(carry.totals + tf.cast(totals, tf.float64), loss, norm, reduce(tf.logical_or, settled, finite), carry.waited)
+
+    def checked(self, replica: Replica, step: tf.Tensor, sums: Sums) -> tuple[Sums, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+        """(sums of the whole batch, the factor from their gradients to those of the mean loss, the global norm of these, the mean loss,
+        whether both are finite); in graph."""
+        count = tf.maximum(sums.totals[1], 1.0)
         rescale = self.plan.batch / count  # a micro-batch divided by the full batch; the last one counts fewer, losses of pixels more
         for link in self.chain.links:
             sums, rescale = link.summed(replica, step, sums, rescale)
         norm = tf.linalg.global_norm([*sums.gradients, *(gradient for _, gradient in sums.lookups)]) * rescale
         loss = sums.totals[0] / count
-        finite = tf.math.is_finite(norm) & tf.math.is_finite(loss)
-        tf.cond(finite, lambda: self.chain.write(replica, step, sums, rescale, norm, micro_batches), lambda: None)
-        settled = [on for link in self.chain.links if (on := link.settle(replica, loss, finite)) is not None]
-        totals = tf.where(finite, sums.totals, tf.zeros_like(sums.totals))  # a step that is passed over does not count
-        return Carry(carry.totals + tf.cast(totals, tf.float64), loss, norm, reduce(tf.logical_or, settled, finite), carry.waited)
+        return sums, rescale, norm, loss, tf.math.is_finite(norm) & tf.math.is_finite(loss)
 
 
 def accumulated(micro_batch: Callable[[int | tf.Tensor], Sums], turns: int) -> Sums:

@@ -21,12 +21,12 @@ for divided in (False, True):
     table = made.update.tables.tables[0].variable
     found[divided] = [np.array(table.value).tolist(), len(made.machine.strategy.experimental_local_results(table.value))]
     if divided:
-        made.divided.spread()
-        local = made.machine.strategy.experimental_local_results(made.divided.parts[id(table)])
+        made.elsewhere.spread()
+        local = made.machine.strategy.experimental_local_results(made.elsewhere.parts[id(table)])
         found["parts"], found["devices"] = [part.numpy().tolist() for part in local], [part.device[-5:] for part in local]
         table.assign(0 * table)
-        made.divided.stale = True
-        made.divided.gather()
+        made.elsewhere.stale = True
+        made.elsewhere.gather()
         found["gathered"] = np.array(table.value).tolist()
 print(json.dumps([found[False], found[True], found["parts"], found["devices"], found["gathered"]]))
 """

@@ -306,6 +306,16 @@ def test_a_run_that_was_refused_before_its_first_step_begins_with_the_experiment
         folder.claim("task: a\nwrong: 3\n")
 
 
+def test_a_begun_run_may_go_on_on_other_devices(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.claim("train: {devices: 1, parallel: null, epochs: 2}\n")
+    folder.metrics.write_text("{}\n")
+    folder.claim("train: {devices: 4, parallel: {data: 2, model: 2}, epochs: 2}\n")
+    assert "data: 2" in folder.experiment.read_text()
+    with pytest.raises(ConfigError, match=r"train\.epochs: 2 there, 3 now"):
+        folder.claim("train: {devices: 1, parallel: null, epochs: 3}\n")
+
+
 def test_fresh_moves_the_old_run_aside(tmp_path):
     run(tmp_path / "run", train={"epochs": 1})
     kept = model_weights(tmp_path / "run")

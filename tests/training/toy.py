@@ -120,7 +120,7 @@ class ToyTask(Task):
                 keras.Input((12, 12, 3)),
                 layers.Conv2D(8, 3, padding="same", activation="gelu", name="first", kernel_regularizer=regular),
                 *norm,
-                layers.AveragePooling2D(2),
+                layers.MaxPooling2D(2) if "max" in self.experiment.model else layers.AveragePooling2D(2),
                 layers.Conv2D(16, 3, padding="same", activation="gelu"),
                 layers.Flatten(),
                 *drop,
@@ -244,8 +244,8 @@ def final_weights(changes: dict[str, Any]) -> np.ndarray:
     epoch; `chunk`, the rows of tables that hosts send at once.
     """
     from pipelines.training import embedding_tables, session
-    from pipelines.training.divided_tables import TablesHome
     from pipelines.training.evaluation import Evaluator
+    from pipelines.training.hooks.home import Home
     from pipelines.training.hooks.validation import Validation
     from pipelines.training.loop import Loop
     from pipelines.training.meter import Meter
@@ -262,7 +262,7 @@ def final_weights(changes: dict[str, Any]) -> np.ndarray:
                     kept={"privacy": {"key": "5e" * 32}})
     made.initialise()
     made.feed.by_epoch = bool(by_epoch)
-    home = [TablesHome(made.divided)] if made.divided is not None else []
+    home = [Home(made.elsewhere)] if made.elsewhere is not None else []
     loop = Loop(made.step, plan=made.plan, steps=made.steps, hooks=[*home, *made.freezing, Validation(None, 1)], meter=Meter())
     loop.train()
     assert loop.step == made.steps, (loop.step, made.steps)

@@ -12,8 +12,8 @@ from pipelines.base.errors import TrainingError
 from pipelines.base.files import Background, why
 from pipelines.base.stored import checked
 from pipelines.training import state
-from pipelines.training.divided_tables import DividedTables
 from pipelines.training.hooks.best_weights import KeepBest
+from pipelines.training.hooks.home import Elsewhere
 from pipelines.training.loop import Hook, Loop
 from pipelines.training.step import Carry
 from pipelines.training.still import Still, candidates
@@ -37,15 +37,15 @@ class Checkpoint(Hook):
         identity: dict[str, Any],
         meter: Any,
         still: Still,
-        divided: DividedTables | None = None,
+        elsewhere: Elsewhere | None = None,
     ):
         """
         Args:
             identity: what must not change over the life of a run, kept with each checkpoint (precision, data).
             still: keeps what stands still.
-            divided: the tables that the replicas hold in parts; saved when they have been brought to main memory.
+            elsewhere: what the steps change elsewhere than in `groups`; saved when it has been brought there.
         """
-        self.divided, self.still = divided, still
+        self.elsewhere, self.still = elsewhere, still
         self.folder, self.groups, self.seconds, self.say, self.identity, self.meter = folder, groups, seconds, say, identity, meter
         self.file = folder / "resume.npz"
         self._saved_at, self._begun = time.perf_counter(), (-1, False)  # step and unjudged of the last that was begun,
@@ -91,7 +91,7 @@ class Checkpoint(Hook):
 
     def on_rest(self, loop: Loop) -> None:
         done = loop.step >= loop.last or loop.stopping or loop.interrupted is not None
-        stale = self.divided is not None and self.divided.stale
+        stale = self.elsewhere is not None and self.elsewhere.stale
         if done or (not stale and ((self._begun[1] and not self._writing.busy) or self.due())):
             self.save(loop)
         if done:

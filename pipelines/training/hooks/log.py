@@ -62,7 +62,7 @@ class Log(Hook):
             "gradient_norm": float(loop.carry.gradient_norm),
         }
         speed = {"examples_per_second": rate, "input_wait_fraction": min(1.0, waited / seconds), "memory_bytes": memory(),
-                 **device_memory(loop.run_steps.machine.devices)}
+                 **device_memory(loop.run_steps.machine.working)}
         with loop.meter.part("callbacks"):
             self._append({"step": loop.step, "epoch": loop.step / loop.plan.steps_per_epoch, "time_s": loop.seconds, **row, **speed})
             if "train" in self.writers:
