@@ -17,7 +17,6 @@ from pipelines.training.evaluation import Evaluator
 from pipelines.training.hooks.best_weights import KeepBest
 from pipelines.training.hooks.checkpoint import Checkpoint
 from pipelines.training.hooks.diagnosis import Diagnosis, Remarks, StopWhenNotFinite, WarnOfWaiting
-from pipelines.training.hooks.home import Home
 from pipelines.training.hooks.keras_callbacks import KerasCallbacks
 from pipelines.training.hooks.log import Log
 from pipelines.training.hooks.profile import Profile, Samples
@@ -60,7 +59,7 @@ def hook_up(work: Work, session: Session, validation: Evaluator | None, identity
     if work.call.callbacks and (protection := protected_by(train)):
         raise ConfigError(f"{protection}: Keras callbacks see the training loss, which no noise protects; train without them")
     hooks: list[Hook] = [
-        *([Home(session.elsewhere, saver.due)] if session.elsewhere is not None else []),
+        *session.homing(saver.due),
         StopWhenNotFinite(lambda step: run_display.culprits(session, step)),
         voice.warnings,
         *session.freezing,

@@ -20,9 +20,10 @@ from pipelines.training.chain import Chain, Link
 from pipelines.training.divided_tables import DividedTables
 from pipelines.training.embedding_tables import TableOptimizer, all_variables, in_main_memory, tables_of
 from pipelines.training.evaluation import Evaluator
-from pipelines.training.hooks.home import Elsewhere
+from pipelines.training.hooks.home import Elsewhere, Home
 from pipelines.training.learner import Learner, learner_of
 from pipelines.training.links import Averaged, Clipped, LossScaled, Optimized, learning_rate, make_optimizer
+from pipelines.training.loop import Hook
 from pipelines.training.mesh_step import MeshStep, OnMesh
 from pipelines.training.moving_statistics import Statistics
 from pipelines.training.preparation import Prepared, divides_tables, prepare
@@ -97,6 +98,10 @@ class Session(Prepared):
         if isinstance(self.step, MeshStep):
             return self.step.held
         return self.update.tables if isinstance(self.update.tables, DividedTables) else None
+
+    def homing(self, due: Callable[[], bool] = lambda: False) -> list[Hook]:
+        """What brings that to main memory; `due` as in `Home`. First among the hooks."""
+        return [Home(self.elsewhere, due)] if self.elsewhere is not None else []
 
     @property
     def fits_first(self) -> bool:

@@ -70,7 +70,7 @@ def attempt(experiment: Experiment, judged: int, seconds: float, say: Callable[[
         raise ConfigError("data.fold: these data are not divided into folds")
     session.initialise()
     if session.steps:
-        hooks = [StopWhenNotFinite(lambda step: []), *session.freezing, until]
+        hooks = [*session.homing(), StopWhenNotFinite(lambda step: []), *session.freezing, until]
         loop = Loop(session.step, plan=session.plan, steps=session.steps, hooks=hooks, meter=Meter())
         loop.train()
         done = loop.step / loop.steps

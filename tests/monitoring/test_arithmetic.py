@@ -58,7 +58,7 @@ def test_another_number_of_threads_is_measured_by_itself(tmp_path, monkeypatch):
 
 def test_what_a_run_reaches(tmp_path, monkeypatch):
     class Machine:
-        precision, devices = "float32", ("CPU:0", "CPU:1")
+        precision, working = "float32", ("CPU:0", "CPU:1")
 
     monkeypatch.setattr("pipelines.monitoring.arithmetic.matrix_rate", lambda device, precision: 1e9)
     found = arithmetic(dense(100), tf.ones((10, 64)), 10, 2000.0, Machine)

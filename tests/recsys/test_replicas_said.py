@@ -16,12 +16,12 @@ def test_that_the_softmax_sees_one_devices_examples_is_said_at_the_start(micro, 
     monkeypatch.setattr(run_display, "other_draws", lambda *_: [])
     plan = Plan(examples=64, batch=64, replicas=replicas, accumulation=1)
     session = SimpleNamespace(
-        machine=SimpleNamespace(replicas=replicas, precision="float32", devices=["a"] * replicas, xla=False),
+        machine=SimpleNamespace(replicas=replicas, precision="float32", working=["a"] * replicas, xla=False, mesh=None),
         plan=plan, splits=SimpleNamespace(train=[1], validation=None, test=None), weights=[],
         update=SimpleNamespace(tables=SimpleNamespace(tables=[])), steps=1,
         feed=SimpleNamespace(summary="", spec={}), way=None,
         learner=SimpleNamespace(model=keras.Sequential(), task=SimpleNamespace(output=RetrievedLists)),
-        task=SimpleNamespace(output=RetrievedLists, experiment=None), transforms=[],
+        task=SimpleNamespace(output=RetrievedLists, experiment=None), transforms=[], layouts=None,
         step=SimpleNamespace(train=SimpleNamespace(micro_batch_size=micro)),
     )
     lines: list[str] = []

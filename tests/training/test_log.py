@@ -21,7 +21,7 @@ def logged(every: int, sizes: list[int] = SIZES, epoch: int = 3) -> list[dict]:
             summary=lambda: {"examples_per_second": 1.0}, part=lambda name: contextlib.nullcontext()),
         plan=SimpleNamespace(steps_per_epoch=epoch, usual=64, examples=sum(sizes[:epoch])), carry=None,
         run_steps=SimpleNamespace(scores=ScoreSums({}), chain=SimpleNamespace(row=lambda step: {"learning_rate": 0.1}),
-                                  machine=SimpleNamespace(precision="float32", devices=())))
+                                  machine=SimpleNamespace(precision="float32", working=())))
     progress = SimpleNamespace(update=lambda *_: None, epoch_line=lambda *_: None)
     log = Log(every=every, log=SimpleNamespace(append=rows.append), writers={}, progress=progress)
     totals = np.zeros(2)

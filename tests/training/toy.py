@@ -245,7 +245,6 @@ def final_weights(changes: dict[str, Any]) -> np.ndarray:
     """
     from pipelines.training import embedding_tables, session
     from pipelines.training.evaluation import Evaluator
-    from pipelines.training.hooks.home import Home
     from pipelines.training.hooks.validation import Validation
     from pipelines.training.loop import Loop
     from pipelines.training.meter import Meter
@@ -262,8 +261,7 @@ def final_weights(changes: dict[str, Any]) -> np.ndarray:
                     kept={"privacy": {"key": "5e" * 32}})
     made.initialise()
     made.feed.by_epoch = bool(by_epoch)
-    home = [Home(made.elsewhere)] if made.elsewhere is not None else []
-    loop = Loop(made.step, plan=made.plan, steps=made.steps, hooks=[*home, *made.freezing, Validation(None, 1)], meter=Meter())
+    loop = Loop(made.step, plan=made.plan, steps=made.steps, hooks=[*made.homing(), *made.freezing, Validation(None, 1)], meter=Meter())
     loop.train()
     assert loop.step == made.steps, (loop.step, made.steps)
     learned = (*made.all_weights, *made.update.tables.saved, *(average for _, average in made.averages))
