@@ -397,6 +397,11 @@ def protected_by(train: Train) -> str | None:
     return next((name for name in protecting() if getattr(train, name.removeprefix("train."))), None)
 
 
+def to_answer(train: Train, devices: str | int | list[str]) -> Train:
+    """The settings with which a trained model answers on these devices: each has a copy, whatever the model was trained on."""
+    return train.model_copy(update={"devices": devices, "parallel": None})
+
+
 def device_count(train: Train) -> int | None:
     """How many devices train.devices names, a mesh of them as one; None where the machine decides."""
     wanted = 1 if train.parallel else train.devices

@@ -15,7 +15,7 @@ from pipelines.base.stored import read
 from pipelines.config import extensions, guard
 from pipelines.config.load import from_dict, load
 from pipelines.config.messages import listed
-from pipelines.config.schema import Experiment
+from pipelines.config.schema import Experiment, to_answer
 from pipelines.machine import devices
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.launch import task_class
@@ -91,7 +91,7 @@ class Described:
 
     def run(self) -> LoadedRun:
         """On the CPU, in float32, and still without a model."""
-        machine = devices.prepare(self.experiment.train.model_copy(update={"devices": "cpu"}), precision="float32")
+        machine = devices.prepare(to_answer(self.experiment.train, "cpu"), precision="float32")
         return LoadedRun(self.task(), None, self.experiment, self.folder, machine, "float32",  # type: ignore[arg-type]
                          self.experiment.task, self.environment)
 
@@ -117,7 +117,7 @@ def _load(folder: RunFolder, where: Literal["auto", "cpu"] | int, precision: Pre
     described = Described.of(folder)
     if described.precision is None:
         raise ConfigError(f"{folder.environment}: says no precision that the run was judged in")
-    machine = devices.prepare(described.experiment.train.model_copy(update={"devices": where}), precision=precision or described.precision)
+    machine = devices.prepare(to_answer(described.experiment.train, where), precision=precision or described.precision)
     task = described.task()
 
     def build() -> keras.Model:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from pipelines.base.errors import ConfigError
 from pipelines.config.registry import part
+from pipelines.config.schema import to_answer
 from pipelines.encoders.presets import find
 from pipelines.machine import devices
 from pipelines.runs.folder import RunFolder
@@ -25,7 +26,7 @@ def of_preset(handle: str, module: str, *, what: str) -> LoadedRun:
     if made is None:
         raise ConfigError(f"{handle} ({preset.backbone}) is no {what}")
     task: Task = made.task(handle)
-    machine = devices.prepare(task.experiment.train.model_copy(update={"devices": 1}), precision="float32")
+    machine = devices.prepare(to_answer(task.experiment.train, 1), precision="float32")
     with machine.strategy.scope():
         model = task.model()
     return LoadedRun(task, model, task.experiment, RunFolder(Path(preset.name)), machine, machine.precision, task.experiment.task)

@@ -126,6 +126,19 @@ else:
     processes.run("-c", program, check=True)
 
 
+@pytest.mark.slow(seconds=30)
+def test_a_run_on_a_mesh_answers_on_one_device(tmp_path):
+    made = ("vision/digits", "model.name=cnn", "data.limit=128", "train.epochs=1", "train.precision=float32", "train.devices=2",
+            "train.parallel={model: 2}", "--runs", "runs", "--name", "one")
+    processes.run("-m", "quartet", "train", *made, cwd=tmp_path, check=True)
+    run = "vision/digits/one"
+    told = json.loads((tmp_path / "runs" / run / "report" / "report.json").read_text())
+    assert "CPU:1" in str(told)
+    processes.run("-m", "quartet", "evaluate", run, "--split", "validation", "--runs", "runs", cwd=tmp_path, check=True)
+    exported = processes.run("-m", "quartet", "export", run, "--runs", "runs", cwd=tmp_path, check=True)
+    assert exported.stdout
+
+
 @pytest.fixture(scope="module")
 def model() -> keras.Model:
     layers = keras.layers

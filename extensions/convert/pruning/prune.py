@@ -67,7 +67,7 @@ def prune(run: LoadedRun, target: Path, *, share: float, epochs: int | None = No
     section = run.experiment.model  # type: ignore[attr-defined]
     names = prunable(section, run)
     plain = run.experiment.model_copy(update={"train": run.experiment.train.model_copy(update={
-        "teacher": None, "start": None, "devices": "cpu", "precision": "float32"})})
+        "teacher": None, "start": None, "devices": "cpu", "parallel": None, "precision": "float32"})})
     session = assemble(plain, task_class(plain.task), facts=run.task.facts)
     session.model.optimizer = None  # whose state the file does not have
     read_weights(session.model, run.folder.model / "model.keras")
