@@ -73,7 +73,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=1024)
     parser.add_argument("--depth", type=int, default=4)
     parser.add_argument("--most-copies", type=int, default=4, help="of the weights, which all lie in this machine's memory")
-    parser.add_argument("--output", type=Path)
+    parser.add_argument("--output", type=Path, help="rows are added to this file")
     options = parser.parse_args()
     print(machine())
     rows, alone = [], {}
@@ -92,9 +92,11 @@ def main() -> None:
                          "loss_difference": f"{abs(found['loss'] - alone['loss']):.1e}"})
             print(rows[-1], flush=True)
     if options.output:
-        with options.output.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, rows[0])
-            writer.writeheader()
+        begun = options.output.exists()
+        with options.output.open("a", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, rows[0], lineterminator="\n")
+            if not begun:
+                writer.writeheader()
             writer.writerows(rows)
 
 

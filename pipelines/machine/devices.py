@@ -118,7 +118,7 @@ def prepare(train: Wanted, *, precision: str | None = None) -> Machine:
             tf.config.experimental.set_memory_growth(gpu, True)
     keras.utils.set_random_seed(train.seed)
     determinism(train.deterministic)
-    names = device_names(train.devices, len(gpus))
+    names = name_devices(train)
     group = current()
     mesh = None if train.parallel is None else _mesh(train.parallel, names, train, group)
     names = names if mesh is None else names[:1]

@@ -60,6 +60,11 @@ class Mesh:
             value = dtensor.relayout(value, self.layout(made))
         return dtensor.relayout(value, self.layout(axes))
 
+    def undivided(self, value: tf.Tensor, axis: Any) -> tf.Tensor:
+        """Not divided but along its first axis, as it comes, where that is another than `axis`; in graph."""
+        first = dtensor.UNSHARDED if int(tf.get_static_value(axis)) % value.shape.rank == 0 else dtensor.MATCH
+        return dtensor.relayout(value, dtensor.Layout([first, *[dtensor.UNSHARDED] * (value.shape.rank - 1)], self._devices))
+
     def _part(self, shape: Sequence[int], axes: Axes, number: int) -> tuple[slice, ...]:
         """Which part of a tensor the device of this number holds."""
         place = dict(zip((DATA, MODEL), divmod(number, self.model)))
@@ -102,26 +107,20 @@ def _chosen(ours: Callable, theirs: Callable) -> Callable:
     return function
 
 
-def _undivided(mesh: Mesh, value: tf.Tensor, axis: Any) -> tf.Tensor:
-    """Not divided but along its first axis, as it comes, where that is another than `axis`."""
-    first = dtensor.UNSHARDED if int(tf.get_static_value(axis)) % value.shape.rank == 0 else dtensor.MATCH
-    return dtensor.relayout(value, dtensor.Layout([first, *[dtensor.UNSHARDED] * (value.shape.rank - 1)], mesh._devices))
-
-
 def _concat(mesh: Mesh, plainly: Callable, values: Any, axis: Any, name: str = "concat") -> tf.Tensor:
     """DTensor 2.21 brings divided parts together in a wrong order, and divides the result where what follows asks for it."""
-    return _undivided(mesh, plainly([_undivided(mesh, value, axis) for value in values], axis, name), axis)
+    return mesh.undivided(plainly([mesh.undivided(value, axis) for value in values], axis, name), axis)
 
 
 def _split(mesh: Mesh, plainly: Callable, value: tf.Tensor, num_or_size_splits: Any, axis: Any = 0, **options: Any) -> list[tf.Tensor]:
     """DTensor 2.21 splits no divided axis, and ends the process at some."""
-    parts = plainly(_undivided(mesh, value, axis), num_or_size_splits, axis, **options)
-    return [_undivided(mesh, part, axis) for part in parts]
+    parts = plainly(mesh.undivided(value, axis), num_or_size_splits, axis, **options)
+    return [mesh.undivided(part, axis) for part in parts]
 
 
 def _of_images(mesh: Mesh, plainly: Callable, images: tf.Tensor, *arguments: Any, **options: Any) -> tf.Tensor:
     """DTensor 2.21 divides these by examples alone, and is asked for more by a dense layer behind them."""
-    return _undivided(mesh, plainly(_undivided(mesh, images, -1), *arguments, **options), -1)
+    return mesh.undivided(plainly(mesh.undivided(images, -1), *arguments, **options), -1)
 
 
 def _indexed(mesh: Mesh, plainly: Callable, tensor: tf.Tensor, wanted: Any) -> tf.Tensor:
@@ -155,9 +154,8 @@ def divided_along(axis: int, *values: tf.Tensor) -> Sequence[tf.Tensor]:
     axis %= values[0].shape.rank
     if mesh in (None, ALONE) or any((value.shape[axis] or 1) % mesh.model for value in values):
         return values
+
     def axes(*parts: int) -> Axes:
         return tuple(DATA if at == 0 else MODEL if at in parts else None for at in range(values[0].shape.rank))
 
     return [mesh.relaid(value, axes(axis), made=axes()) for value in values]
-
-

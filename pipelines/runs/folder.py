@@ -18,7 +18,8 @@ from pipelines.config.load import load
 from pipelines.config.messages import differences, shown_changes
 from pipelines.config.yaml_text import parse, read, resolved_yaml
 
-PLACES = ("train.devices", "train.parallel")  # settings that say where a run is computed: it may go on elsewhere
+PLACES = {"devices", "parallel"}  # settings of train that say where a run is computed
+
 
 class Locked(ConfigError):
     """Another process works in a folder."""
@@ -136,7 +137,8 @@ class RunFolder:
     def claim(self, resolved: str) -> None:
         """Writes the experiment into a new folder, or checks that a begun run is the same experiment.
 
-        A run that was refused before its first step, for a wrong setting say, is begun with the experiment as it is now.
+        A run that was refused before its first step, for a wrong setting say, is begun with the experiment as it is now. One that is not
+        finished may go on on other devices.
 
         Raises:
             ConfigError: another experiment is there.
@@ -146,7 +148,7 @@ class RunFolder:
             write_whole(self.experiment, resolved)
             return
         differing, why = changes(self.experiment, resolved)
-        if differing and all(name.startswith(PLACES) for name, *_ in differing):  # what is learned does not depend on it
+        if differing and not self.finished and all(_is_place(name) for name, *_ in differing):
             write_whole(self.experiment, resolved)
         elif differing:
             raise ConfigError(f"{self.path}: this run was begun with another experiment:\n{shown_changes(differing)}\n"
@@ -260,6 +262,11 @@ def name_of(overrides: Sequence[str]) -> str:
     several = any(mark in override for override in overrides for mark in "{}[]")
     clash = len({part.partition("=")[0] for part in parts}) < len(parts) or len(text) > 60 or several
     return f"{text[:60]}-{hashlib.sha256(' '.join(overrides).encode()).hexdigest()[:6]}" if clash else text
+
+
+def _is_place(setting: str) -> bool:
+    section, _, rest = setting.partition(".")
+    return section == "train" and rest.partition(".")[0] in PLACES
 
 
 def changes(file: Path, resolved: str) -> tuple[list[tuple[str, Any, Any]], str]:

@@ -51,16 +51,16 @@ class Layouts:
     mesh: Mesh
     by_id: Mapping[int, Layout]
 
-    def of(self, variable: keras.Variable) -> Layout:
-        """Whole on each device, where it is none of the model's."""
-        whole = (None,) * len(variable.shape)
-        return self.by_id.get(id(variable)) or Layout(variable.path, tuple(variable.shape), "whole", whole, whole)
-
-    def of_slot(self, variable: keras.Variable) -> Axes:
-        """The axes of something that the optimizer keeps: those of the weight whose path is in its name, where it has its shape."""
+    def of(self, variable: keras.Variable, weight: keras.Variable | None = None) -> Layout:
+        """Of a variable of the model, or of the state of one: of `weight`, or else of that whose path is in its name, where it has its
+        shape, as what the optimizer keeps has. Anything else is whole on each device."""
+        if id(variable) in self.by_id:
+            return self.by_id[id(variable)]
         path, shape = variable.path.replace("/", "_"), tuple(variable.shape)
-        alike = [one for one in self.by_id.values() if one.shape == shape and one.path.replace("/", "_") in path]
-        return max(alike, key=lambda one: len(one.path)).state if alike else (None,) * len(shape)
+        named = [one for one in self.by_id.values() if one.shape == shape and one.path.replace("/", "_") in path]
+        alike = [self.by_id[id(weight)]] if weight is not None else named
+        axes = max(alike, key=lambda one: len(one.path)).state if alike else (None,) * len(shape)
+        return Layout(variable.path, shape, "state", axes, axes)
 
     def held(self, axes_of: str = "axes") -> tuple[int, int]:
         """Elements of all variables, and of those that one device holds; with "state" as the optimizer's lie."""

@@ -18,9 +18,9 @@ from tensorflow.experimental import dtensor
 
 from pipelines.base.errors import ConfigError
 from pipelines.data.draws import Draws
-from pipelines.machine.mesh import ALONE, DATA, Axes, traced_on
+from pipelines.machine.mesh import ALONE, DATA, traced_on
 from pipelines.training.chain import Replica, Sums
-from pipelines.training.mesh_layouts import Layouts
+from pipelines.training.mesh_layouts import Layout, Layouts
 from pipelines.training.step import Carry, Step
 
 ROUNDING = {"float32": 1e-3, "bfloat16": 0.15}  # by how much a gradient may differ for the order of sums, as a share
@@ -40,25 +40,18 @@ class OnMesh(Replica):
 
     def __init__(self, layouts: Layouts, variables: Sequence[keras.Variable], averaged: Mapping[int, keras.Variable]):
         self.mesh, self.variables = layouts.mesh, list(variables)
-        self._layouts = {id(variable): layouts.of(variable) for variable in variables}
-        self._by_slot = {id(variable): layouts.of(averaged[id(variable)]).state if id(variable) in averaged else layouts.of_slot(variable)
-                         for variable in variables if id(variable) not in layouts.by_id}
+        self._layouts = {id(variable): layouts.of(variable, averaged.get(id(variable))) for variable in variables}
         self._copies: dict[int, Any] = {}
         self.stale = False  # what lies on the mesh is newer than the Keras variables
         self._spread = False  # the mesh has what the Keras variables have, or newer
 
-    def _axes(self, variable: keras.Variable) -> Axes:
-        """How a value is kept between steps."""
-        return self._by_slot.get(id(variable)) or self._layouts[id(variable)].axes
-
-    def state_axes(self, variable: keras.Variable) -> Axes:
-        """How it is updated: as what the optimizer keeps of it."""
-        return self._by_slot.get(id(variable)) or self._layouts[id(variable)].state
+    def layout(self, variable: keras.Variable) -> Layout:
+        return self._layouts[id(variable)]
 
     def spread(self) -> None:
         """The mesh has what the Keras variables have."""
         for variable in () if self._spread else self.variables:
-            value = self.mesh.place(variable.numpy(), self._axes(variable))
+            value = self.mesh.place(variable.numpy(), self.layout(variable).axes)
             if id(variable) in self._copies:
                 self._copies[id(variable)].assign(value)
             else:
@@ -68,7 +61,7 @@ class OnMesh(Replica):
     def gather(self) -> None:
         """The Keras variables have what the mesh has, until the next step."""
         for variable in self.variables if self.stale else ():
-            variable.assign(self.mesh.whole(self._copies[id(variable)].read_value(), self._axes(variable)))
+            variable.assign(self.mesh.whole(self._copies[id(variable)].read_value(), self.layout(variable).axes))
         self.stale = self._spread = False
 
     def copy(self, variable: keras.Variable) -> Any:
@@ -76,19 +69,19 @@ class OnMesh(Replica):
 
     def values(self, variables: Sequence[keras.Variable]) -> list[tf.Tensor]:
         """For the update."""
-        return [self.mesh.relaid(self.copy(variable).read_value(), self.state_axes(variable)) for variable in variables]
+        return [self.mesh.relaid(self.copy(variable).read_value(), self.layout(variable).state) for variable in variables]
 
     def used(self, variables: Sequence[keras.Variable]) -> list[tf.Tensor]:
         """For the forward pass."""
-        return [self.mesh.relaid(self.copy(variable).read_value(), self._layouts[id(variable)].used) for variable in variables]
+        return [self.mesh.relaid(self.copy(variable).read_value(), self.layout(variable).used) for variable in variables]
 
     def updated(self, variables: Sequence[keras.Variable], gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """Gradients as their weights are updated."""
-        return [self.mesh.relaid(gradient, self.state_axes(variable), made=self._layouts[id(variable)].used)
+        return [self.mesh.relaid(gradient, self.layout(variable).state, made=self.layout(variable).used)
                 for variable, gradient in zip(variables, gradients)]
 
     def assign(self, variable: keras.Variable, value: tf.Tensor) -> None:
-        self.copy(variable).assign(self.mesh.relaid(tf.cast(value, variable.dtype), self._axes(variable)))
+        self.copy(variable).assign(self.mesh.relaid(tf.cast(value, variable.dtype), self.layout(variable).axes))
 
     def same(self, value: Any) -> tf.Tensor:
         """A value of the host, the same on each device."""
@@ -97,8 +90,9 @@ class OnMesh(Replica):
 
     def divided(self, value: tf.Tensor, rows: int) -> tf.Tensor:
         """A value of the host, in parts along its first axis, where that is the batch's."""
-        batch = value.shape.rank > 0 and value.shape[0] == rows
-        return self.mesh.place(value, ((DATA if batch else None), *(None,) * (value.shape.rank - 1)) if value.shape.rank else ())
+        if not value.shape.rank or value.shape[0] != rows:
+            return self.same(value)
+        return self.mesh.place(value, (DATA, *(None,) * (value.shape.rank - 1)))
 
 
 class MeshStep(Step):
@@ -151,7 +145,7 @@ class MeshStep(Step):
         meshed, most = self._one(*self._sent(batch)), ROUNDING[self.machine.precision]
         values = [("the loss", meshed.totals.numpy()[0], alone.totals.numpy()[0])]
         for variable, ours, theirs in zip(self.model.trainable_variables, meshed.gradients, alone.gradients):
-            values.append((variable.path, self.held.mesh.whole(ours, self.held.state_axes(variable)), theirs.numpy()))
+            values.append((variable.path, self.held.mesh.whole(ours, self.held.layout(variable).state), theirs.numpy()))
         scale = max(float(np.linalg.norm(theirs)) for _, _, theirs in values[1:]) if len(values) > 1 else 0.0
         for name, ours, theirs in values:
             off = float(np.linalg.norm(np.asarray(ours, np.float64) - theirs))

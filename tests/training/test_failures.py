@@ -314,6 +314,10 @@ def test_a_begun_run_may_go_on_on_other_devices(tmp_path):
     assert "data: 2" in folder.experiment.read_text()
     with pytest.raises(ConfigError, match=r"train\.epochs: 2 there, 3 now"):
         folder.claim("train: {devices: 1, parallel: null, epochs: 3}\n")
+    folder.report.mkdir()
+    (folder.report / "report.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"train\.devices: 4 there, 1 now"):  # it says where the run was computed
+        folder.claim("train: {devices: 1, parallel: {data: 2, model: 2}, epochs: 2}\n")
 
 
 def test_fresh_moves_the_old_run_aside(tmp_path):

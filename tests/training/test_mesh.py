@@ -178,8 +178,9 @@ def test_the_optimizers_state_is_divided_over_data_too(model):
     assert by_path["norm/gamma"].state == (DATA,)
     assert found.held("state")[1] < found.held()[1]
     slot = keras.Variable(np.zeros((8, 32), "float32"), name="wide_kernel_momentum")
-    assert found.of_slot(slot) == (DATA, MODEL)
-    assert found.of_slot(keras.Variable(0.0, name="learning_rate")) == ()
+    assert found.of(slot).axes == (DATA, MODEL)
+    assert found.of(keras.Variable(0.0, name="learning_rate")).axes == ()
+    assert found.of(keras.Variable(np.zeros((32, 8), "float32"), name="average"), model.get_layer("narrow").kernel).axes == (MODEL, DATA)
 
 
 def test_layouts_of_ones_own(model):
