@@ -31,7 +31,8 @@ from pipelines.config.doors import (
     TRANSFORMS,
     Door,
 )
-from pipelines.config.schema import METRICS, STATISTICS, Experiment, Monitor, Section, Train
+from pipelines.config.schema import METRICS, STATISTICS, Experiment, Monitor, Section
+from pipelines.config.train_settings import Train
 from pipelines.config.variants import add_settings
 
 Builder = TypeVar("Builder", bound=Callable[..., Any])

@@ -10,7 +10,8 @@ from typing import Any
 
 from pipelines.base.errors import ConfigError, HostLost
 from pipelines.config import extensions
-from pipelines.config.schema import Experiment, Train, device_count
+from pipelines.config.schema import Experiment
+from pipelines.config.train_settings import Train, device_count
 from pipelines.machine.memory import WORKERS
 
 LOCAL = "local"

@@ -17,7 +17,7 @@ from extensions.cluster.ray_process import Line, RayProcess
 from pipelines.base.errors import ConfigError, HostLost
 from pipelines.base.signals import handling
 from pipelines.base.terminal import printable
-from pipelines.config.schema import Train, accumulation_of, device_count
+from pipelines.config.train_settings import Train, accumulation_of, device_count
 
 PLACING = 120.0  # s in which the cluster has to have room
 PARTING = 60.0  # s for the others after one worker has ended, and for all after a signal

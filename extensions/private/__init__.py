@@ -2,7 +2,7 @@
 
 from extensions.private.settings import Private
 from pipelines.config.doors import LINEAGE, TRANSFORMS
-from pipelines.config.schema import Train
+from pipelines.config.train_settings import Train
 from pipelines.config.variants import add_settings
 
 add_settings(Train, Private)

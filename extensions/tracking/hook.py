@@ -13,7 +13,8 @@ from extensions.tracking.trackers import Order
 from pipelines.base.files import write_whole
 from pipelines.base.formatting import split_name
 from pipelines.base.stored import read_bytes
-from pipelines.config.schema import Experiment, protected_by
+from pipelines.config.schema import Experiment
+from pipelines.config.train_settings import protected_by
 from pipelines.data.divide import Splits
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.run_hook import HookedRun, RunHook, Status

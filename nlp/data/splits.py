@@ -10,7 +10,7 @@ from nlp import tokens
 from nlp.data.sources import OUTSIDE, Loaded, TextSource, open_data
 from nlp.settings import PassageAnswers, TextClassification, TextExperiment, TextTagging
 from pipelines.base.errors import DataError
-from pipelines.config.schema import protected_by
+from pipelines.config.train_settings import protected_by
 from pipelines.data.divide import check_several, divide
 from pipelines.data.opened import Opened
 from pipelines.data.source import Source, origin

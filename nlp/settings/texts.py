@@ -18,9 +18,9 @@ from pipelines.config.schema import (
     Share,
     TableData,
     location_problems,
-    protected_by,
     setting,
 )
+from pipelines.config.train_settings import protected_by
 from pipelines.config.variants import Variants
 from pipelines.encoders.settings import PretrainedModel
 from pipelines.fitting.settings import FittedModel, problems_at_once

@@ -6,7 +6,7 @@ from typing import Any
 from pipelines.base import figures
 from pipelines.base.errors import ConfigError
 from pipelines.config import doors
-from pipelines.config.schema import protected_by
+from pipelines.config.train_settings import protected_by
 from pipelines.monitoring.metrics_log import MetricsLog
 from pipelines.monitoring.progress import Progress
 from pipelines.monitoring.tensorboard import Writer

@@ -15,7 +15,8 @@ from pipelines.base.stored import read
 from pipelines.config import extensions, guard
 from pipelines.config.load import from_dict, load
 from pipelines.config.messages import listed
-from pipelines.config.schema import Experiment, to_answer
+from pipelines.config.schema import Experiment
+from pipelines.config.train_settings import to_answer
 from pipelines.machine import devices
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.launch import task_class

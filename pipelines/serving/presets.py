@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pipelines.base.errors import ConfigError
 from pipelines.config.registry import part
-from pipelines.config.schema import to_answer
+from pipelines.config.train_settings import to_answer
 from pipelines.encoders.presets import find
 from pipelines.machine import devices
 from pipelines.runs.folder import RunFolder

@@ -11,7 +11,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pipelines.base.errors import ConfigError
-from pipelines.config.schema import Experiment, protected_by
+from pipelines.config.schema import Experiment
+from pipelines.config.train_settings import protected_by
 from pipelines.data.divide import Splits
 from pipelines.data.source import Source, Tensors
 from pipelines.task.facts import Facts

@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from pipelines.config.schema import Train, accumulation_of
+from pipelines.config.train_settings import Train, accumulation_of
 from pipelines.data.draws import by_example, seeded
 from pipelines.machine.devices import Machine
 from pipelines.training import embedding_tables

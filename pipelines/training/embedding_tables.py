@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
-from pipelines.config.schema import Train
+from pipelines.config.train_settings import Train
 from pipelines.machine.devices import Machine
 from pipelines.training.chain import Link, Replica, Sums
 from pipelines.training.links import clip

@@ -13,8 +13,8 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.optimizers.optimizer import BackendOptimizer
 
 from pipelines.base.errors import ConfigError
-from pipelines.config.schema import Clip, LearningRate, wrong_options
-from pipelines.config.schema import Optimizer as Settings
+from pipelines.config.train_settings import Clip, LearningRate, wrong_options
+from pipelines.config.train_settings import Optimizer as Settings
 from pipelines.training.chain import Change, Link, Replica, State, Sums
 from pipelines.training.moving_statistics import is_statistic, rising
 

@@ -13,7 +13,7 @@ from math import prod
 import keras
 
 from pipelines.base.errors import ConfigError
-from pipelines.config.schema import Parallel
+from pipelines.config.train_settings import Parallel
 from pipelines.data.cache import readable
 from pipelines.machine.mesh import DATA, MODEL, Axes, Mesh
 

@@ -19,7 +19,8 @@ from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.files import finite
 from pipelines.base.formatting import better
 from pipelines.base.stored import checked
-from pipelines.config.schema import Experiment, Train, accumulation_of
+from pipelines.config.schema import Experiment
+from pipelines.config.train_settings import Train, accumulation_of
 from pipelines.data.cache import decoded_spec
 from pipelines.data.order import Plan
 from pipelines.encoders import trainable

@@ -10,7 +10,8 @@ import numpy as np
 
 from pipelines.base.errors import ConfigError
 from pipelines.base.progress import Say, Work, silent
-from pipelines.config.schema import Experiment, protected_by
+from pipelines.config.schema import Experiment
+from pipelines.config.train_settings import protected_by
 from pipelines.data.input import Decoder, Feed, make_feed
 from pipelines.data.source import Source
 from pipelines.encoders import trainable

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from pipelines.config.schema import Train
+from pipelines.config.train_settings import Train
 from pipelines.data import order
 from pipelines.data.draws import Draws, by_example, seeded
 from pipelines.data.input import Feed

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from pipelines.config.schema import Teacher
+from pipelines.config.train_settings import Teacher
 from pipelines.data.source import Tensors
 from pipelines.task.contract import Output, Task
 from pipelines.training.totals import losses

@@ -19,8 +19,9 @@ from pipelines.base.formatting import better
 from pipelines.base.signals import handling
 from pipelines.config import extensions
 from pipelines.config.messages import did_you_mean
-from pipelines.config.schema import Experiment, Tune, protected_by, protecting
+from pipelines.config.schema import Experiment, Tune
 from pipelines.config.space import Dimension, current, dimensions
+from pipelines.config.train_settings import protected_by, protecting
 from pipelines.config.yaml_text import resolved_yaml
 from pipelines.machine.memory import WORKERS
 from pipelines.runs.launcher import Processes

@@ -8,7 +8,7 @@ import tensorflow as tf
 from typer.testing import CliRunner
 
 from pipelines.commands import main
-from pipelines.config.schema import EarlyStopping
+from pipelines.config.train_settings import EarlyStopping
 from pipelines.serving.evaluate import experiment_for
 from tests import finished_run
 

@@ -4,7 +4,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from pipelines.config.schema import Train
+from pipelines.config.train_settings import Train
 from pipelines.machine import compiling, devices
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 
 from pipelines.base.errors import ConfigError
 from pipelines.config.load import load
-from pipelines.config.schema import Train
+from pipelines.config.train_settings import Train
 from pipelines.data.cache import decoded_spec
 from pipelines.machine import devices, precision
 from pipelines.runs.launch import task_class

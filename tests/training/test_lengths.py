@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.config.schema import Data, Train
+from pipelines.config.schema import Data
+from pipelines.config.train_settings import Train
 from pipelines.data import order
 from pipelines.data.input import Decoder, make_feed
 from pipelines.data.lengths import Lengths, joined, stacked

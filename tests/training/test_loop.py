@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from pipelines.base.errors import ConfigError, Interrupted
-from pipelines.config.schema import LearningRate, Train
+from pipelines.config.train_settings import LearningRate, Train
 from pipelines.task.contract import Decoding
 from pipelines.training.evaluation import Evaluator
 from pipelines.training.hooks.best_weights import KeepBest

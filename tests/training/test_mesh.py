@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pipelines.base.errors import ConfigError
-from pipelines.config.schema import Parallel
+from pipelines.config.train_settings import Parallel
 from pipelines.machine.mesh import DATA, MODEL, Mesh
 from pipelines.training.mesh_layouts import lay_out
 from tests import processes

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from pipelines.base.errors import ConfigError
 from pipelines.config.keras_names import keras_names
-from pipelines.config.schema import Optimizer as Settings
+from pipelines.config.train_settings import Optimizer as Settings
 from pipelines.training import links
 
 SHAPES = [(3, 4), (4,), (2, 2, 3, 3), (5, 2)]

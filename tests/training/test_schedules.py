@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.config.schema import LearningRate
+from pipelines.config.train_settings import LearningRate
 from pipelines.training.links import learning_rate
 
 STEPS = 101

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.config.schema import Clip
+from pipelines.config.train_settings import Clip
 from pipelines.data import order
 from pipelines.training.evaluation import Evaluator
 from pipelines.training.links import LossScaled, clip, learning_rate

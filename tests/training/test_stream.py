@@ -9,7 +9,8 @@ import tensorflow as tf
 
 from pipelines.base.errors import DataError, TrainingError
 from pipelines.config.load import from_text
-from pipelines.config.schema import Data, Train
+from pipelines.config.schema import Data
+from pipelines.config.train_settings import Train
 from pipelines.data import order
 from pipelines.data.input import Decoder, StreamFeed, make_feed
 from pipelines.data.stream import StreamSource

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.config.schema import Train
+from pipelines.config.train_settings import Train
 from pipelines.training.embedding_tables import Lookups, Table, TableOptimizer, recorded, summed, tables_of
 from pipelines.training.session import assemble
 from tests.training.toy import WORDS, TableToyTask, experiment

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from pipelines.base.errors import ConfigError
 from pipelines.config.load import from_dict, load
-from pipelines.config.schema import Teacher
+from pipelines.config.train_settings import Teacher
 from pipelines.outputs.cross_entropy import softened
 from pipelines.training.other_run import model_of, named
 from pipelines.training.teacher import Taught

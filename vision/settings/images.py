@@ -17,9 +17,9 @@ from pipelines.config.schema import (
     Section,
     Share,
     location_problems,
-    protected_by,
     setting,
 )
+from pipelines.config.train_settings import protected_by
 from pipelines.config.variants import Variants
 from pipelines.encoders.settings import BlendedModel
 from pipelines.fitting.settings import KernelModel, problems_at_once

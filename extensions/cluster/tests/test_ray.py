@@ -14,7 +14,7 @@ from extensions.cluster.ray_cluster import Share, connected, is_address, share
 from extensions.cluster.ray_training import dividing, outcome
 from extensions.cluster.tests.ray_nodes import cluster, extra
 from pipelines.base.errors import ConfigError
-from pipelines.config.schema import Train
+from pipelines.config.train_settings import Train
 from tests.processes import environment, run
 from tests.training.runs import model_weights
 

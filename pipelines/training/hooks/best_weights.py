@@ -9,7 +9,7 @@ import numpy as np
 
 from pipelines.base.files import Background, why
 from pipelines.base.stored import Count, Record
-from pipelines.config.schema import Train
+from pipelines.config.train_settings import Train
 from pipelines.machine.group import ALONE, Group
 from pipelines.training import state
 from pipelines.training.loop import Hook, Loop

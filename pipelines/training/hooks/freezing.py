@@ -5,7 +5,7 @@ import fnmatch
 import keras
 
 from pipelines.base.errors import ConfigError
-from pipelines.config.schema import Freeze
+from pipelines.config.train_settings import Freeze
 from pipelines.encoders.finetune import Gradual
 from pipelines.encoders.trainable import Block, blocks, freeze, unfreeze
 from pipelines.training.embedding_tables import Table

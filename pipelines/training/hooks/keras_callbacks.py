@@ -9,7 +9,7 @@ import numpy as np
 
 from pipelines.base.formatting import better
 from pipelines.base.stored import Record
-from pipelines.config.schema import Train
+from pipelines.config.train_settings import Train
 from pipelines.training.loop import Hook, Loop
 
 BATCH_METHODS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
