@@ -1,7 +1,7 @@
 """What each device of a mesh holds, and what a step costs there: a Transformer from scratch on logical devices of the CPU.
 
-python -m benchmarks.mesh                              # 51 M weights, four meshes: some three minutes and 8 GiB on two cores
-python -m benchmarks.mesh --depth 16 --most-copies 2   # 206 M weights, 14 GiB: without the meshes on which each device has all weights
+python -m benchmarks.mesh                              # 51 M weights, four meshes: some three minutes on two cores
+python -m benchmarks.mesh --depth 16 --most-copies 2   # 206 M weights, four minutes; within 24 GiB, with no mesh that holds four copies
 
 Bytes are counted from the parts that lie on the devices between steps: weights, and the two values of Adam for each. Logical devices share
 the cores, so that a step says what the division itself costs, not what a card gains. Each mesh has a process of its own.
