@@ -15,7 +15,7 @@ ASKED := $(if $(filter file,$(origin PYTHON)),$(BIN)/python,$(PYTHON))
 # An environment of another Python than the one asked for, of a folder since moved, or only half made does not count as ready.
 $(shell exec 2>/dev/null; $(BIN)/python -c '' && [ "$$($(ASKED) $(IDENTITY))" = "$$(cat $(READY))" ] || rm -f $(READY))
 
-.PHONY: help setup demo test test-all test-fast lint docs lock wheel clean
+.PHONY: help setup demo test test-all test-fast lint docs cuda lock wheel clean
 
 help:
 	@echo "make demo    trains on 1,797 handwritten digits, and says where the report is"
@@ -24,6 +24,7 @@ help:
 	@echo "make test-fast  the tests that train next to nothing: about two minutes on two cores"
 	@echo "make lint    style and types"
 	@echo "make docs    writes docs/settings/ and docs/experiments.md from the schema and configs/"
+	@echo "make cuda    compiles every shipped experiment's step for NVIDIA cards, which need not be here, and compares the table; 40 minutes"
 	@echo "make lock    writes requirements.lock for pyproject.toml; UPGRADE=--upgrade takes the newest versions"
 	@echo "make wheel   builds dist/*.whl"
 	@echo "make clean   removes .venv, build and dist"
@@ -49,6 +50,15 @@ lint: $(READY)
 
 docs: $(READY)
 	@$(BIN)/python -m pipelines.config.reference docs
+
+# XLA's CUDA compiler comes with jax, in an environment of its own (1.2 GB). ARGS=--write keeps what came out as the table.
+cuda: $(READY)
+	@[ -x build/cuda/bin/python ] || $(PYTHON) -m venv build/cuda
+	@build/cuda/bin/python -m pip install --quiet jax==0.10.2 jax-cuda12-plugin==0.10.2 jax-cuda12-pjrt==0.10.2 'nvidia-cuda-nvcc-cu12>=12.9,<13'
+	@rm -rf build/cuda-steps
+	@$(BIN)/python -m benchmarks.cuda lower build/cuda-steps
+	@build/cuda/bin/python -m benchmarks.cuda compile build/cuda-steps
+	@$(BIN)/python -m benchmarks.cuda compare build/cuda-steps $(ARGS)
 
 # In an environment of its own, so that a lock that cannot be installed can be fixed. Versions stay where pyproject.toml allows them.
 lock:

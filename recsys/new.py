@@ -16,6 +16,7 @@ from recsys.data.inspection import ROLES as ROLES
 from recsys.data.inspection import Seen, look
 
 TASKS = ("sequential", "retrieval", "ranking", "lists")
+BASKETS = 0.1  # share of users with several events at their last moment from which these are one basket
 EASE_USERS, EASE_ITEMS, EASE_EVENTS = 300_000, 100_000, 20_000_000  # from any of these on EASE would take too much memory or time
 
 
@@ -119,13 +120,15 @@ def _division(seen: Seen, task: str) -> list[Entry]:
         return [("split_key", seen.keys["split"], "the data's own division"),
                 ("validation", seen.parts.get("validation") or 0.1, "" if seen.parts.get("validation") else "share of train"),
                 ("test", seen.parts.get("test"), "judged once, at the end")]
+    whole: list[Entry] = [("basket", "moment", f"{seen.together:.0%} of the users have several events at their last moment: all are test")
+                          ] if seen.together >= BASKETS else []
     if task == "sequential":
-        return [("protocol", "leave_last_out", "each user's last event is test; or time, random")]
+        return [("protocol", "leave_last_out", "each user's last event is test, later ones of others are learned from; or time"), *whole]
     how = ("time", "the latest events are test") if seen.time and task == "ranking" and seen.click else (
         "random", "a random share; or time, leave_last_out") if not (seen.time and task == "retrieval") else (
         "leave_last_out", "each user's last event is test; or time, random")
     shares: list[Entry] = [("validation", 0.1, "share of all"), ("test", 0.1, "share of all; judged once, at the end")]
-    return [("protocol", *how), *(shares if how[0] != "leave_last_out" else [])]
+    return [("protocol", *how), *(shares if how[0] != "leave_last_out" else whole)]
 
 
 def _sequential(seen: Seen) -> list[str]:

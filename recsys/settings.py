@@ -1,10 +1,12 @@
 """The settings of recommendation: interactions, protocols, models. Imports no TensorFlow."""
 
+import re
+from datetime import datetime, timezone
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from pipelines.base.formatting import HIGH_SHARE, MetricKind, declare
+from pipelines.base.formatting import HIGH_SHARE, SHARE, MetricKind, declare
 from pipelines.config.registry import register_task
 from pipelines.config.schema import Evaluate, Experiment, Overridable, Section, Share, TableData, WithHeads, location_problems, setting
 from pipelines.config.variants import Variants
@@ -12,6 +14,8 @@ from pipelines.config.variants import Variants
 declare({
     "map": MetricKind("max", True, "MAP"),
     "hit_rate": HIGH_SHARE,
+    "gini": MetricKind(),
+    "head": SHARE,
 })
 
 Count = Annotated[int, Field(ge=1)]
@@ -19,6 +23,22 @@ TASTE = (
     "add a linear map of the sum of the vectors of those `length` items to the network's prediction: taste beside the latest items (after "
     "FISSA, Lin et al. 2020)"
 )
+
+
+SPANS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+
+
+def moment(text: str | float, last: float) -> float | None:
+    """A point in time, s since 1970: a number as it is, a date (and time; UTC without a zone), or a span before `last`; None: none."""
+    if not isinstance(text, str):
+        return float(text)
+    if found := re.fullmatch(r"(\d+(?:\.\d+)?) ?(s|min|h|d|w)", text.strip()):
+        return last - float(found[1]) * SPANS[found[2]]
+    try:
+        read = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    return (read if read.tzinfo else read.replace(tzinfo=timezone.utc)).timestamp()
 
 
 IMPLICIT_SOURCES, RATED_SOURCES = Variants("source", "source"), Variants("source", "source")
@@ -65,6 +85,15 @@ class InteractionData(TableData):
         "leave_last_out: each user's last event is test, the one before validation, of 2,000 users or the share data.validation of them "
         "if that is more; time: the latest share of all events; random: a random share of all events",
     )
+    test_from: str | float | None = setting(
+        None, "protocol time: test begins here: a date and time (2026-09-17, 2026-09-17 14:05), a number as the column has it, or a span "
+        "before the last event (7 d; d, h, min, s or w); null: the latest share data.test of all events")
+    validation_from: str | float | None = setting(
+        None, "protocol time: validation begins here, in the same words, a span counting back from where test begins; null: the latest "
+        "share data.validation")
+    basket: Literal["moment", "day"] | None = setting(
+        None, "leave_last_out: what a user had at one moment, or on one day (UTC), is one basket, held out as a whole: all of it is the "
+        "target; null: the last event alone, and of equal times the order of the data decides")
 
     def problems(self) -> list[tuple[str, str]]:
         found = super().problems() + location_problems(self.source, self.name, self.path, example="movielens/latest-small-ratings")
@@ -78,6 +107,17 @@ class InteractionData(TableData):
             found.append(("numbers", f"column {twice[0]!r} is named twice among data.numbers, data.categories and data.lists"))
         if self.protocol == "time" and self.time_key is None and self.source == "table" and self.split_key is None:
             found.append(("time_key", "protocol: time needs the column of the time"))
+        if self.basket is not None and self.protocol != "leave_last_out":
+            found.append(("basket", f"is for protocol: leave_last_out, not {self.protocol}"))
+        if self.basket is not None and self.time_key is None and self.source == "table":
+            found.append(("basket", "needs the column of the time (data.time_key)"))
+        for name in ("test_from", "validation_from"):
+            value = getattr(self, name)
+            if value is not None and self.protocol != "time":
+                found.append((name, f"is for protocol: time, not {self.protocol}"))
+            elif isinstance(value, str) and moment(value, 0.0) is None:
+                found.append((name, f"{value!r} is no time; write a date (2026-09-17), date and time (2026-09-17 14:05), or a span before "
+                              "what comes last (7 d, 36 h, 2 w)"))
         if isinstance(self.test, str) and self.test not in ("test", "testing") and self.split_key is None:
             found.append(("test", "a share, test or null; a split's name needs data.split_key"))
         return found
@@ -115,8 +155,9 @@ class RankedEvaluate(Evaluate):
     exclude_seen: bool = setting(True, "leave items that the user already had out of the candidates",
                                 search="it changes what trials are judged on")
     chunk: int = setting(8192, "items scored at a time, for bounded memory", unit="items", ge=64)
-    baselines: list[Literal["popularity", "item_knn", "ease"]] = setting(
-        lambda: ["popularity", "item_knn", "ease"], "models that the report compares with"
+    baselines: list[Literal["popularity", "recent", "item_knn", "ease"]] = setting(
+        lambda: ["popularity", "recent", "item_knn", "ease"],
+        "models that the report compares with; recent: popularity of late, where events have times"
     )
     ease_l2: list[float] | None = setting(
         None, "regularisations tried for the baseline EASE, the best on validation is used; null: as model ease does", min_length=1

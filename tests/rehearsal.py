@@ -10,7 +10,9 @@ import functools
 import json
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -18,13 +20,15 @@ import tensorflow as tf
 from tensorflow.python.framework.kernels import get_registered_kernels_for_op
 
 from pipelines.machine import kernels
+from pipelines.training.chain import Replica
+from pipelines.training.embedding_tables import tables_of
 from pipelines.training.step import Step
 
-COMMON = ("train.xla=on", "train.devices=cpu", "train.precision=bfloat16", "train.batch_size=8", "train.epochs=1")
+COMMON = ("train.xla=on", "train.devices=cpu", "train.precision=bfloat16", "train.epochs=1")
 
 
-def rehearse(text: str, overrides: list[str]) -> dict:
-    """One experiment's first step."""
+def rehearse(text: str, overrides: list[str], whole: bool = False) -> dict:
+    """One experiment's first step, of eight examples; `whole`: of its own batch, with what was lowered as `made`."""
     from pipelines.config.load import from_text, load
     from pipelines.runs.folder import RunFolder
     from pipelines.runs.launch import task_class
@@ -32,7 +36,7 @@ def rehearse(text: str, overrides: list[str]) -> dict:
     from pipelines.serving.load import LoadedRun
     from pipelines.training.session import assemble
 
-    overrides = [*COMMON, *overrides]
+    overrides = [*COMMON, *(() if whole else ("train.batch_size=8",)), *overrides]
     known = from_text(text, overrides, file="rehearsal") if "\n" in text else load(text, overrides)
     session = assemble(known.experiment, task_class(known.experiment.task))
     step = session.step
@@ -41,29 +45,65 @@ def rehearse(text: str, overrides: list[str]) -> dict:
         step.feed._copies = [{name: kernels.held(value) for name, value in copy.items()} for copy in step.feed._copies]
     trained = step._run.get_concrete_function(iterator, tf.constant(0, tf.int64), tf.constant(1, tf.int64), step.fresh())
     found = {"xla": session.machine.xla, "host": on_the_host(trained)}
+    if whole:
+        weights = sum(int(variable.shape.num_elements()) for variable in session.weights)
+        return {**found, "weights": weights, "batch": step.plan.micro, "made": lowered(step, iterator)}
     if session.machine.xla:
-        return {**found, "error": None if "dot" in lowered(step, iterator) else "nothing is multiplied"}
+        return {**found, "error": None if "dot" in lowered(step, iterator)["gradients"] else "nothing is multiplied"}
     served = Served(LoadedRun(session.task, session.model, known.experiment, RunFolder(Path()), session.machine, "float32", "rehearsal"),
                     None)
     return {**found, "error": None, "cudnn": cudnn_in(trained), "served with cudnn": cudnn_in(served.signature()),
             "note": session.machine.notes[-1]}
 
 
-def lowered(step: Step, iterator: Any) -> str:
-    """What XLA is to compile of the pass over the first batch; where it reads a table's rows, which TensorFlow lowers for devices that are
-    there alone, for this processor."""
-    gradients, found = step._gradients._function, []
+def lowered(step: Step, iterator: Any) -> dict[str, str]:
+    """What XLA compiles of the first step, as StableHLO for a GPU: `gradients`, the pass over its first micro-batch forward and back, and
+    `update`, the chain of links; None of what it does not compile."""
+    found: dict[str, str] = {}
+    done: dict[str, Any] = {}
+    tables, traced = tables_of(step.model), step._gradients._function.python_function
+    held = [table._held for table in tables]
 
-    def lower(*arguments: Any) -> Any:
-        reads = gradients.get_concrete_function(*arguments).captured_inputs
-        where = {"stage": "hlo"} if reads else {"stage": "stablehlo", "platform_name": "GPU"}
-        found.append(gradients.experimental_get_compiler_ir(*arguments)(**where))
+    def lower(what: str, pure: Callable, arguments: tuple) -> None:
+        compiled = tf.function(pure, jit_compile=True, autograph=False)
+        found[what] = str(compiled.experimental_get_compiler_ir(*arguments)(stage="stablehlo", platform_name="GPU"))
+
+    def gradients(*arguments: Any) -> Any:
+        if "zeros" in done:
+            return done["zeros"]
+
+        def pure(rows: list[tf.Tensor], *given: Any) -> Any:
+            """TensorFlow lowers what reads variables for devices that are there alone: tables are arguments here."""
+            for table, value in zip(tables, rows):
+                table._held = SimpleNamespace(variable=SimpleNamespace(value=value))
+            try:
+                return traced(*given)
+            finally:
+                for table, one in zip(tables, held):
+                    table._held = one
+
+        given = ([tf.convert_to_tensor(one.variable.value) for one in held], *arguments)
+        if step.machine.xla:
+            lower("gradients", pure, given)
+        sums = tf.function(pure, autograph=False).get_concrete_function(*given).structured_outputs
+        done["zeros"] = tf.nest.map_structure(lambda value: tf.zeros([size or 1 for size in value.shape], value.dtype), sums)
+        return done["zeros"]
+
+    def update(*arguments: Any) -> Any:
+        if step.chain.fuse:
+            lower("update", step.chain._updated, arguments)
         raise StopIteration
 
-    step._gradients = lower
-    with contextlib.suppress(StopIteration):
-        step._summed(tf.constant(0, tf.int64), step.feed.fetched(iterator, deterministic=False)[0], None)
-    return str(found[0])
+    kept = step._gradients, step.chain._update
+    step._gradients, step.chain._update = gradients, update
+    try:
+        sums = step._summed(tf.constant(0, tf.int64), step.feed.fetched(iterator, deterministic=False)[0], None)
+        one = tf.constant(1.0)
+        with contextlib.suppress(StopIteration):
+            step.chain.write(Replica(step.machine), tf.constant(0, tf.int64), sums, one, one, 1)
+    finally:
+        step._gradients, step.chain._update = kept
+    return found
 
 
 def on_the_host(function: Any) -> list[str]:

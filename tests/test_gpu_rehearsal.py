@@ -5,6 +5,7 @@ A GPU is rare where tests run, and what fails there fails at step 1 of everybody
 
 import importlib.util
 import json
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -133,10 +134,9 @@ def test_every_model_is_rehearsed():
     assert shipped() <= registered()
 
 
-@pytest.fixture(scope="module")
-def rehearsed(tmp_path_factory) -> dict[str, dict]:
-    """Name -> what came of it; all in one process, so that TensorFlow is imported once."""
-    folder, cases = tmp_path_factory.mktemp("rehearsal"), dict(CASES)
+def prepared(folder: Path) -> dict[str, tuple[str, list[str]]]:
+    """The cases on data and tiny encoders that are written into `folder`; without the extra `pretrained`, those that need no encoder."""
+    cases = dict(CASES)
     if all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text")):
         for encoder in (tiny.bert, tiny.efficientnet, tiny.llama, tiny.chatting, tiny.pyramid, tiny.whisper, tiny.yamnet):
             encoder(folder / encoder.__name__)
@@ -148,8 +148,14 @@ def rehearsed(tmp_path_factory) -> dict[str, dict]:
     boxed_pictures.table(boxed_pictures.made(40), folder / "boxes")
     boxed_pictures.masks(boxed_pictures.made(40), folder / "things")
     masked_pictures.write(folder / "masks", range(40))
-    given = json.dumps(cases).replace("PRESET", str(folder)).replace("MADE/", f"{folder}/")
-    done = processes.run("-m", "tests.rehearsal", given, check=True, timeout=900)
+    return json.loads(json.dumps(cases).replace("PRESET", str(folder)).replace("MADE/", f"{folder}/"))
+
+
+@pytest.fixture(scope="module")
+def rehearsed(tmp_path_factory) -> dict[str, dict]:
+    """Name -> what came of it; all in one process, so that TensorFlow is imported once."""
+    cases = prepared(tmp_path_factory.mktemp("rehearsal"))
+    done = processes.run("-m", "tests.rehearsal", json.dumps(cases), check=True, timeout=900)
     return {line["name"]: line for line in map(json.loads, done.stdout.splitlines())}
 
 

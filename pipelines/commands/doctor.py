@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from pipelines.commands import cards
 from pipelines.machine.environment import DISTRIBUTION
 from pipelines.machine.hardware import HIDING, Machine, gather
 from pipelines.machine.precision import FASTER
@@ -30,9 +31,13 @@ class Finding:
     remedy: str = ""
 
 
-def examine(runs: Path) -> list[Finding]:
-    """Looks at this machine. Takes some seconds: TensorFlow is started, and two convolutions are timed."""
-    return diagnose(gather(runs))
+def examine(runs: Path, card: str | None = None) -> list[Finding]:
+    """Looks at this machine, or at what a card that it has not would meet here. Takes some seconds: TensorFlow is started, and two
+    convolutions are timed. Raises ConfigError where the card is not known."""
+    if card is not None:
+        cards.named(card)
+    machine = gather(runs)
+    return diagnose(machine) if card is None else of_card(card, machine)
 
 
 def diagnose(machine: Machine) -> list[Finding]:
@@ -106,6 +111,8 @@ def _gpu(machine: Machine) -> list[Finding]:
     gpus = probe.get("gpus", [])
     findings = [_one_gpu(gpu) for gpu in gpus]
     if gpus:
+        capabilities = dict.fromkeys(tuple(gpu["capability"]) for gpu in gpus if gpu.get("capability"))
+        findings += [_kernels(machine, one) for one in capabilities if build.get("cuda_compute_capabilities")]
         driver = _driver(machine.smi)
         if driver:
             findings.append(Finding("driver", "ok", driver))
@@ -138,9 +145,31 @@ def _one_gpu(gpu: dict[str, Any]) -> Finding:
     room = f", {free / 2**30:.1f} of {total / 2**30:.1f} GiB free" if free is not None and total else ""
     if free is not None and total and free < 0.5 * total:
         return Finding(gpu["name"], "warning", f"{title}{room}: other processes hold the rest", "nvidia-smi names them")
-    major = tuple(capability) if capability else (0, 0)
-    precision = "bfloat16" if major >= (8, 0) else "float16" if major >= (7, 0) else "float32"
+    precision = cards.precision(tuple(capability) if capability else None)
     return Finding(gpu["name"], "ok", f"{title}{room}; computes in {precision}, with XLA")
+
+
+def _kernels(machine: Machine, capability: tuple[int, int]) -> Finding:
+    """Whether TensorFlow is compiled for such a GPU."""
+    built = machine.probe["build"]["cuda_compute_capabilities"]
+    return Finding("kernels", *cards.kernels(capability, built, machine.variables.get("CUDA_CACHE_DISABLE") == "1"))
+
+
+def of_card(name: str, machine: Machine) -> list[Finding]:
+    """What a card that is not here will meet with this machine's TensorFlow. Raises ConfigError where its name is not known."""
+    capability, build = cards.named(name), machine.probe.get("build", {})
+    shown = ".".join(map(str, capability))
+    if not build.get("cuda_compute_capabilities"):
+        return [*_tensorflow(machine), Finding("gpu", "broken", "this TensorFlow is built for the CPU, and uses no card",
+                                               "pip uninstall tensorflow-cpu; pip install 'keras-quartet[gpu]'")]
+    cuda = int(str(build.get("cuda_version", "0")).partition(".")[0])
+    return [
+        *_tensorflow(machine),
+        Finding("card", "ok", f"{name}, compute capability {shown}; computes in {cards.precision(capability)}, with XLA"),
+        _kernels(machine, capability),
+        Finding("driver", "note", f"has to be {DRIVER_OF_CUDA.get(cuda, 'one')} or newer, for CUDA {cuda}; a container needs no other"),
+        Finding("cuda", "note", f"CUDA {build.get('cuda_version')} and cuDNN {build.get('cudnn_version')} come with the extra `gpu`",
+                "pip install 'keras-quartet[gpu]'")]
 
 
 def _remedy_of(error: str) -> str:

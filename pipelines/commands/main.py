@@ -39,12 +39,13 @@ def encoders(
 
 def doctor(
     runs: Runs = RUNS,
+    card: Annotated[str | None, typer.Option(metavar="NAME", help="What a card that is not here will meet: H100, T4, 8.9.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Report what this machine can do, and what to fix. Exit status 1 only where something is broken."""
     from pipelines.commands import doctor as diagnosing
 
-    findings = diagnosing.examine(runs)
+    findings = diagnosing.examine(runs, card)
     echo(json_text([vars(one) for one in findings]) if as_json else diagnosing.text(findings))
     if any(one.state == "broken" for one in findings):
         raise typer.Exit(1)

@@ -117,7 +117,7 @@ def gather(runs: Path) -> Machine:
         python=platform.python_version(), requirements=requirements, versions={name: version(name) for name in map(_name, requirements)},
         pci=len(_nvidia_on_bus()), module=_module(), smi=None if smi is None else smi[1], smi_works=smi is not None and smi[0] == 0,
         variables={name: value for name, value in os.environ.items()
-                   if name in (*HIDING, "LD_LIBRARY_PATH") or name.startswith(("TF_", "XLA_", "OMP_", "KERAS_"))},
+                   if name in (*HIDING, "LD_LIBRARY_PATH") or name.startswith(("TF_", "XLA_", "OMP_", "KERAS_", "CUDA_CACHE_"))},
         processor=processor_name(), cores=cores(), flags=instructions(), memory=memory.free(), disks=_disks(runs), prepared=_prepared(),
         tools={name: shutil.which(name) is not None or Path(sys.executable).with_name(name).exists() for name in ("tensorboard", "git")})
     if machine.pci or machine.module or machine.smi:

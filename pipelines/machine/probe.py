@@ -16,7 +16,7 @@ def probe() -> dict[str, Any]:
         import tensorflow as tf
     except BaseException as error:  # whatever it is, it is the diagnosis
         return {"error": f"{type(error).__name__}: {error}"}
-    build = {key: value for key, value in tf.sysconfig.get_build_info().items() if isinstance(value, (str, bool))}
+    build = {key: value for key, value in tf.sysconfig.get_build_info().items() if isinstance(value, (str, bool, list))}
     result: dict[str, Any] = {"version": tf.__version__, "build": build}
     devices = tf.config.list_physical_devices("GPU")
     for gpu in devices:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from pipelines.base.errors import DataError
@@ -31,6 +32,7 @@ class Seen:
         numbers, categories: further columns.
         middle: rating from which liking begins.
         time_format: what data.time_format must say, where the reader needs it; time_comment: why.
+        together: share of the users who have several events at their last moment, which is one basket.
         unread: rows whose time or rating cannot be read.
         files: role -> file, where a folder has one for each split.
         notes: further remarks, a line each.
@@ -50,6 +52,7 @@ class Seen:
     middle: float | None = None
     time_format: str | None = None
     time_comment: str = ""
+    together: float = 0.0
     unread: int = 0
     files: dict[str, Path] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -196,12 +199,28 @@ def _look_at_times(seen: Seen, asked: Asked, path: Path) -> None:
                           f"{stops_at(unread, len(read.seconds))}")
     if read.mixed:
         seen.notes.append(f"Column {seen.called(seen.time)} {MIXED}.")
+    if seen.user is not None:
+        seen.together = _together(_column(seen.frame, seen.user), read.seconds)
     if read.ambiguous:
         seen.time_format, seen.time_comment = read.how, f"a guess: {read.example} may have the day first; then day_first"
         seen.notes.append(f"Whether {read.example} in column {seen.called(seen.time)} has the day or the month first cannot be told "
                           "from the data.")
     elif read.how in ("ms", "us", "ns", "compact", "day_first", "month_first", "year_first") and not read.mixed:
         seen.time_format, seen.time_comment = read.how, f"such as {read.example}"
+
+
+def _together(users: pa.ChunkedArray, seconds: np.ndarray) -> float:
+    """Share of the users who have several events at their last moment."""
+    known = np.isfinite(seconds)
+    numbers = np.asarray(users.combine_chunks().dictionary_encode().indices.fill_null(-1))
+    known &= numbers >= 0
+    numbers, seconds = numbers[known], seconds[known]
+    if not len(numbers):
+        return 0.0
+    last = np.full(numbers.max() + 1, -np.inf)
+    np.maximum.at(last, numbers, seconds)
+    at_last = np.bincount(numbers[seconds == last[numbers]], minlength=len(last))
+    return float(np.sum(at_last > 1) / np.sum(at_last > 0))
 
 
 def middle(facts: Facts, values: Any) -> float:

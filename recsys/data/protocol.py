@@ -12,7 +12,7 @@ from pipelines.base.errors import DataError
 from pipelines.data.divide import ALIASES, POOL_TEST
 from pipelines.data.split import draws
 from recsys.data.log import Log
-from recsys.settings import InteractionData
+from recsys.settings import InteractionData, moment
 
 TRAIN, VALIDATION, TEST, LEFT_OUT = 0, 1, 2, -1
 NAMES = ("train", "validation", "test")
@@ -60,10 +60,10 @@ def _by_protocol(log: Log, data: InteractionData, repetitions: Repetitions) -> t
     once = repetitions == "left out"
     validation = float(data.validation) if not isinstance(data.validation, str) else 0.1
     if data.protocol == "leave_last_out":
-        return _leave_last_out(log, validation or None, data.test is not None, once, data.split_seed)
+        return _leave_last_out(log, validation or None, data.test is not None, once, data)
     test = POOL_TEST / 2 if isinstance(data.test, str) else float(data.test or 0.0)
     shares = ((TEST, test), (VALIDATION, validation))
-    return _by_time(log, shares) if data.protocol == "time" else _at_random(log, shares, data.split_seed, once)
+    return _by_time(log, shares, data) if data.protocol == "time" else _at_random(log, shares, data.split_seed, once)
 
 
 def _fold(log: Log, parts: np.ndarray, data: InteractionData, repetitions: Repetitions, *, drawn: bool) -> np.ndarray:
@@ -131,44 +131,65 @@ def _judged_once(log: Log, parts: np.ndarray) -> np.ndarray:
     return once
 
 
-def _leave_last_out(log: Log, validation: float | None, test: bool, once: bool, seed: int) -> tuple[np.ndarray, list[str]]:
+def _leave_last_out(log: Log, validation: float | None, test: bool, once: bool, data: InteractionData) -> tuple[np.ndarray, list[str]]:
     """`validation`: share of the users who have an event there, JUDGING of them at least; None: there is no validation."""
     if log.users is None:
         raise DataError(f"{log.place}: leave_last_out needs users (data.user_key)")
+    if data.basket and log.times is None:
+        raise DataError(f"{log.place}: data.basket needs times (data.time_key)")
     timely = log.in_time
     new = ~repeating(log) if once else np.ones(len(log), bool)
     order = timely[new[timely]]
     users = log.users[order]
     parts = np.zeros(len(log), np.int8)
-    counts = np.bincount(users)
-    last = np.r_[users[1:] != users[:-1], True]
+    counts, back = _baskets(users, log.times[order] if data.basket and log.times is not None else None, data.basket == "day")
     held = int(test)
     if test:
-        parts[order[last & (counts[users] >= 2)]] = TEST
+        parts[order[(back == 0) & (counts[users] >= 2)]] = TEST
     drawn = ""
     if validation is not None:
-        before = (np.flatnonzero(last) - held)[counts[users[last]] >= 2 + held]
-        count = max(JUDGING, round(validation * len(before)))
-        if count < len(before):
-            before = before[np.argsort(draws(len(before), seed, "users"), kind="stable")[:count]]
-            drawn = f" of {count:,} users, drawn by split_seed {seed}"
-        parts[order[before]] = VALIDATION
+        judged = np.flatnonzero(counts >= 2 + held)
+        count = max(JUDGING, round(validation * len(judged)))
+        if count < len(judged):
+            judged = judged[np.argsort(draws(len(judged), data.split_seed, "users"), kind="stable")[:count]]
+            drawn = f" of {count:,} users, drawn by split_seed {data.split_seed}"
+        parts[order[(back == held) & np.isin(users, judged)]] = VALIDATION
     # what repeats an item after something was held out would be known too early
     behind = np.zeros(len(log), bool)
     behind[timely] = _after_held(log.users[timely], parts[timely] != TRAIN)
     parts[behind & ~new] = LEFT_OUT
     few = int(np.sum((counts > 0) & (counts < 2 + held * int(validation is not None))))
+    last, before, ties = "last event", "is", "of equal times the order of the data decides"
+    if data.basket:
+        last, before = f"events of the last {'day (UTC)' if data.basket == 'day' else 'moment'}", "are"
+        ties = f"{np.sum(back == 0) / max(1, np.sum(counts > 0)):.2g} on average"
     of_new = " with a new item" if once and not new.all() else ""
     sentences = [
-        f"Protocol leave_last_out: of each user the last event{of_new}"
+        f"Protocol leave_last_out: of each user the {last}{of_new}"
         f"{' by time' if log.times is not None else ' in the order of the rows'} "
-        f"is {'test' if test else f'validation{drawn}'}"
-        + (f", the one before validation{drawn}" if test and validation is not None else "")
-        + ", the rest train; of equal times the order of the data decides"
+        f"{before} {'test' if test else f'validation{drawn}'}"
+        + (f", {'those' if data.basket else 'the one'} before validation{drawn}" if test and validation is not None else "")
+        + f", the rest train; {ties}"
     ]
     if few:
-        sentences.append(f"{few:,} of {int(np.sum(counts > 0)):,} users have too few events for all of that; what train needs stays there")
+        sentences.append(f"{few:,} of {int(np.sum(counts > 0)):,} users have too few {'baskets' if data.basket else 'events'} "
+                         "for all of that; what train needs stays there")
     return parts, sentences
+
+
+def _baskets(users: np.ndarray, times: np.ndarray | None, days: bool) -> tuple[np.ndarray, np.ndarray]:
+    """(baskets of each user [users]; how many baskets of its user come after each event [n]), of events by user and time.
+
+    Args:
+        times: those of one moment, or one day, are one basket; None: each event is one.
+    """
+    ends = np.ones(len(users), bool)  # the last event of a basket
+    if times is not None:
+        stamps = np.floor(times / 86_400.0) if days else times
+        ends[:-1] = (users[1:] != users[:-1]) | (stamps[1:] != stamps[:-1])
+    counts = np.bincount(users, weights=ends).astype(np.int64)
+    ended = np.cumsum(ends) - ends  # baskets before that of the event, of all users
+    return counts, np.cumsum(counts)[users] - 1 - ended
 
 
 def _after_held(users: np.ndarray, held: np.ndarray) -> np.ndarray:
@@ -179,18 +200,31 @@ def _after_held(users: np.ndarray, held: np.ndarray) -> np.ndarray:
     return seen > before
 
 
-def _by_time(log: Log, shares: tuple[tuple[int, float], ...]) -> tuple[np.ndarray, list[str]]:
+def _by_time(log: Log, shares: tuple[tuple[int, float], ...], data: InteractionData) -> tuple[np.ndarray, list[str]]:
     if log.times is None:
         raise DataError(f"{log.place}: protocol: time needs times (data.time_key)")
     parts, bounds, share_so_far = np.zeros(len(log), np.int8), [], 0.0
     ordered = np.sort(log.times)
+    points = {TEST: data.test_from if data.test is not None else None, VALIDATION: data.validation_from}
+    end = float(ordered[-1])
     for part, share in shares:
-        if share:
+        point = points[part]
+        if point is not None:
+            bound = moment(point, end)
+            assert bound is not None
+            if not np.any((log.times >= bound) & (parts == TRAIN)):
+                raise DataError(f"{log.place}: data.{NAMES[part]}_from: {point} is {when(bound)}, and no event comes from there on before "
+                                f"{when(end)}; the events are from {when(float(ordered[0]))} to {when(float(ordered[-1]))}")
+            share_so_far = float(np.mean(log.times >= bound))
+        elif share:
             share_so_far += share
             # events of one time stay on one side
             bound = ordered[min(len(ordered) - 1, int(np.floor((1 - share_so_far) * len(ordered))))]
-            parts[(log.times >= bound) & (parts == TRAIN)] = part
-            bounds.append(f"{NAMES[part]} from {when(bound)} on")
+        else:
+            continue
+        parts[(log.times >= bound) & (parts == TRAIN)] = part
+        bounds.append(f"{NAMES[part]} from {when(bound)} on")
+        end = float(bound)
     return parts, [f"Protocol time: the latest events are held out, {', '.join(bounds)}; the rest train"]
 
 

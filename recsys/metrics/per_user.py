@@ -78,3 +78,24 @@ def popularity(lists: np.ndarray, k: int, counts: np.ndarray) -> np.ndarray:
     """Mean train events of what is shown to each user, [users] float64."""
     top = lists[:, :k]
     return np.where(top > 0, counts[top], 0).sum(axis=1) / np.maximum(1, (top > 0).sum(axis=1))
+
+
+def gini(lists: np.ndarray, k: int, items: int) -> float:
+    """How unequally the items of the catalogue are shown in the first `k` places: 0 all alike, near 1 one alone.
+
+    Twice the area between the Lorenz curve of what is shown and the diagonal (Gini 1912), items that are never shown included.
+    """
+    shown = lists[:, :k]
+    often = np.sort(np.bincount(shown[shown > 0], minlength=items + 1)[1:]).astype(np.float64)
+    if not often.sum():
+        return 0.0
+    return float(2 * np.sum(np.arange(1, items + 1) * often) / (items * often.sum()) - (items + 1) / items)
+
+
+def head(lists: np.ndarray, k: int, counts: np.ndarray) -> np.ndarray:
+    """Share of what is shown to each user that is of the head: the tenth of the catalogue with the most train events; [users] float64."""
+    order = np.argsort(-counts[1:], kind="stable")
+    popular = np.zeros(len(counts), bool)
+    popular[1 + order[:max(1, len(order) // 10)]] = True
+    top = lists[:, :k]
+    return (popular[top] & (top > 0)).sum(axis=1) / np.maximum(1, (top > 0).sum(axis=1))

@@ -9,7 +9,7 @@ from pipelines.task.results import Judgement, Metric
 from pipelines.task.units import Units
 from recsys.metrics import baselines, per_user
 from recsys.metrics.rating_metrics import add_verdict, thirds
-from recsys.metrics.users import UserSource
+from recsys.metrics.users import Held, UserSource
 from recsys.settings import RankedEvaluate
 
 if TYPE_CHECKING:
@@ -56,11 +56,14 @@ def judge_lists(
     means = _means(
         {("model", metric, k): of[metric] for k, of in values["model"].items() for metric in of}
         | {(name, metric, lead): of[lead][metric] for name, of in values.items() for metric in ("ndcg", "hit_rate")}
-        | {("model", "novelty", lead): per_user.novelty(lists, lead, basis.counts, events)}, settings.bootstrap)
+        | {("model", "novelty", lead): per_user.novelty(lists, lead, basis.counts, events),
+           ("model", "head", lead): per_user.head(lists, lead, basis.counts)}, settings.bootstrap)
     for k in settings.cutoffs:
         for metric in ("ndcg", "hit_rate", "mrr", *(["recall", "map"] if several else [])):
             judgement.metrics[f"{metric}@{k}"] = means["model", metric, k]
     judgement.metrics[f"coverage@{lead}"] = Metric(per_user.coverage(lists, lead, items), None, None, len(lists), USERS.name)
+    judgement.metrics[f"gini@{lead}"] = Metric(per_user.gini(lists, lead, items), None, None, len(lists), USERS.name)
+    judgement.metrics[f"head@{lead}"] = means["model", "head", lead]
     judgement.metrics[f"novelty@{lead}"] = means["model", "novelty", lead]
     judgement.tables["model_and_baselines"] = [
         _row(name, values[name][lead], means[name, "ndcg", lead], means[name, "hit_rate", lead], names[name], lead, basis.counts,
@@ -95,6 +98,8 @@ def judge_lists(
         judgement.notes.append(
             f"{int(fallback.sum()):,} of {len(fallback):,} users are unknown and without history: they got the most popular items"
         )
+    if apart := new_and_known(hits, people, numbers, rows, held_items, lead, settings.bootstrap):
+        judgement.tables["new_and_known"] = apart
     judgement.tables["by_group"] = _groups(values, lead, source, numbers, rows, held_items, basis.counts)
     judgement.tables["sample_lists"] = sample_lists(lists, source, numbers, chosen)
     judgement.figures["cutoffs"] = _cutoffs_figure(values, settings)
@@ -133,8 +138,37 @@ def _row(
         f"map@{k}": float(values["map"].mean()),
         f"coverage@{k}": per_user.coverage(lists, k, items),
         f"novelty@{k}, bits": float(per_user.novelty(lists, k, counts, int(counts.sum())).mean()),
+        f"gini@{k}": per_user.gini(lists, k, items),
+        f"head@{k}": float(per_user.head(lists, k, counts).mean()),
         "train events of an item shown": float(per_user.popularity(lists, k, counts).mean()),
     }
+
+
+def new_and_known(hits: dict[str, np.ndarray], people: Held, numbers: np.ndarray, rows: np.ndarray, held_items: np.ndarray, k: int,
+                   resamples: int) -> list[dict[str, Any]]:
+    """NDCG of model and baselines by whether train knows the user, and of what train knows alone; nothing where it knows everything.
+
+    The last row is the warm one: known users, judged by those of their held-out items that train has.
+    """
+    known, warm = people.users[numbers] > 0, held_items > 0
+    if known.all() and warm.all():
+        return []
+    every, of_train = (np.bincount(rows[mask], minlength=len(numbers)) for mask in (np.ones(len(rows), bool), warm))
+    found = []
+    for label, users, counts in (("new users", ~known, every), ("known users", known, every),
+                                 ("known users, items that train has", known & (of_train > 0), of_train)):
+        if not users.any():
+            continue
+        values = {(name, "ndcg", k): per_user.per_user(hit[users], counts[users], k)["ndcg"] for name, hit in hits.items()}
+        means = _means(values, resamples)
+        ours = means["model", "ndcg", k]
+        held = int(counts[users].sum())
+        found.append({
+            "judged": label, "users": int(users.sum()), "held-out events": held,
+            "of items that train has": int(of_train[users].sum()) / held,
+            **{f"{name}, ndcg@{k}": metric.value for (name, _, _), metric in means.items()},
+            f"model, ndcg@{k}_low": ours.low, f"model, ndcg@{k}_high": ours.high})
+    return found
 
 
 def _groups(

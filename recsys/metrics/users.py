@@ -122,6 +122,7 @@ class Basis:
         catalogue: the events.
         timely: they are in order, and the latest are held out.
         validation: the validation users, by whom settings are chosen.
+        chosen: name of a baseline -> what they chose of it.
     """
 
     catalogue: Catalogue
@@ -130,6 +131,7 @@ class Basis:
     validation: Held | None = None
     notes: list[str] = field(default_factory=list)
     fitted: dict[tuple[str, bool], Any] = field(default_factory=dict)
+    chosen: dict[str, float] = field(default_factory=dict)
 
     @property
     def counts(self) -> np.ndarray:
@@ -172,6 +174,8 @@ class Basis:
         if name == "popularity":
             events = self.catalogue.histories((TRAIN, VALIDATION) if final else (TRAIN,)).items
             return np.bincount(events, minlength=self.items + 1).astype(np.float32)
+        if name == "recent":
+            return self._recent(settings, final)
         if final:
             chosen: Any = self.scores(name, settings)
             return None if chosen is None else self.fit(chosen.settings, settings, final=True)
@@ -189,6 +193,31 @@ class Basis:
         fitted: Scores = max(every, key=value) if value else every[0]
         self.notes.append(f"Baseline {described(fitted)}, {'chosen on validation' if self.validation else 'as it is by default'}")  # type: ignore[arg-type]
         return fitted
+
+
+    def _recent(self, settings: RankedEvaluate, final: bool) -> np.ndarray | None:
+        """Popularity of late with the half-life that validation likes best; None where events have no times that differ."""
+        times, parts = self.catalogue.log.times, self.catalogue.parts
+        if times is None or not self.timely or np.ptp(times[parts == TRAIN]) <= 0:
+            return None
+
+        def of(half_life: float, *learned: int) -> np.ndarray:
+            there = np.isin(parts, learned)
+            return baselines.recent(self.catalogue.items[there], times[there], self.items, half_life)
+
+        if "recent" not in self.chosen:
+            tried = [float(share * np.ptp(times[parts == TRAIN])) for share in baselines.HALF_LIVES]
+            value: Any = self.value(settings)
+            self.chosen["recent"] = max(tried, key=lambda one: value(of(one, TRAIN))) if value else tried[1]
+            self.notes.append(f"Baseline recent: popularity, an event counts half for every {span(self.chosen['recent'])} of its age"
+                              + (", chosen on validation" if value else ""))
+        return of(self.chosen["recent"], *((TRAIN, VALIDATION) if final else (TRAIN,)))
+
+
+def span(seconds: float) -> str:
+    """A length of time in words."""
+    unit, size = next(((unit, size) for unit, size in (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0)) if seconds >= size), ("s", 1.0))
+    return f"{seconds / size:.3g} {unit}"
 
 
 class UserSource(ArraySource):

@@ -7,12 +7,13 @@ import pytest
 from typer.testing import CliRunner
 
 from pipelines.commands import main
-from pipelines.commands.doctor import diagnose, text
+from pipelines.commands.doctor import diagnose, of_card, text
 from pipelines.machine import hardware, precision
 from pipelines.machine.hardware import Machine
 from pipelines.machine.precision import FASTER
 
-CUDA = {"is_cuda_build": True, "cuda_version": "12.5.1", "cudnn_version": "9"}
+CUDA = {"is_cuda_build": True, "cuda_version": "12.5.1", "cudnn_version": "9",
+        "cuda_compute_capabilities": ["sm_60", "sm_70", "sm_80", "sm_89", "compute_90"]}
 SMI = "| NVIDIA-SMI 550.54.15    Driver Version: 550.54.15    CUDA Version: 12.4 |"
 GPU = {"name": "GPU:0", "device_name": "NVIDIA L4", "capability": [8, 9], "free": 20 << 30, "total": 22 << 30}
 
@@ -111,6 +112,36 @@ def test_bfloat16_is_timed_once_and_never_where_the_processor_lacks_its_instruct
     assert precision.fastest(False, [])[0] == precision.fastest(False, [])[0] == "bfloat16" and timed == ["bfloat16"]
     monkeypatch.setattr(precision, "processor_name", lambda: "another")
     assert precision.fastest(False, [])[0] == "bfloat16" and len(timed) == 2
+
+
+@pytest.mark.parametrize(("card", "state", "says", "remedy"), [
+    ("T4", "ok", "compiled for compute capability 7.5", ""),  # sm_70 runs on 7.5
+    ("GeForce RTX 3090", "ok", "8.6", ""),
+    ("H100", "note", "from PTX of 9.0 at the first start, which takes minutes", "CUDA_CACHE_MAXSIZE"),
+    ("nvidia rtx 5090", "warning", "newer than this TensorFlow knows", "train"),
+    ("5.2", "broken", "none for compute capability 5.2; the lowest is 6.0", "train.devices=cpu"),
+])
+def test_what_a_card_that_is_not_here_will_meet(card, state, says, remedy):
+    found = of_card(card, healthy())
+    kernels = of(found, "kernels")
+    assert kernels.state == state and says in kernels.text and remedy in kernels.remedy
+    assert "525 or newer, for CUDA 12" in of(found, "driver").text
+    assert ("bfloat16" in of(found, "card").text) == (card not in ("T4", "5.2"))
+
+
+def test_a_card_here_is_told_the_same():
+    hopper = {**GPU, "device_name": "NVIDIA H200", "capability": [9, 0]}
+    machine = healthy(smi=SMI, smi_works=True, probe={"version": "2.21.0", "build": CUDA, "gpus": [hopper, hopper]})
+    (kernels,) = [one for one in diagnose(machine) if one.name == "kernels"]
+    assert kernels.state == "note" and "ComputeCache" in kernels.remedy
+    machine.variables["CUDA_CACHE_DISABLE"] = "1"
+    assert of(diagnose(machine), "kernels").state == "warning"
+
+
+def test_a_card_for_which_there_is_no_tensorflow():
+    assert of(of_card("A100", healthy(probe={"build": {"is_cuda_build": False}})), "gpu").state == "broken"
+    done = CliRunner().invoke(main.app, ["doctor", "--card", "H10"])
+    assert done.exit_code == 2 and "did you mean H100?" in done.output
 
 
 def test_a_tensorflow_that_dies_is_a_finding(tmp_path, monkeypatch):

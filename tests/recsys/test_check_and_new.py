@@ -130,3 +130,13 @@ def test_new_writes_an_experiment_that_loads(tmp_path):
     assert made.data.numbers == ["price"] and made.data.categories == ["shop"]
     with pytest.raises(DataError, match="no column is called like an item"):
         new("recsys", str(table(tmp_path, "a,b\n1,2\n", "other.csv")))
+
+
+@pytest.mark.parametrize(("together", "proposed"), [(True, "moment"), (False, None)])
+def test_new_holds_out_what_came_at_one_moment_together(tmp_path, together, proposed):
+    """Twenty events of each of forty users, two by two at one moment or each at its own."""
+    rows = "".join(f"{user},i{(7 * user + number) % 90},{1_600_000_000 + 1000 * (number // 2 if together else number) + user}\n"
+                   for user in range(40) for number in range(20))
+    text = new("recsys", str(table(tmp_path, f"user,item,time\n{rows}")))
+    made = from_text(text, file="experiment.yaml").experiment
+    assert made.data.basket == proposed and ("100% of the users have several events at their last moment" in text) == together

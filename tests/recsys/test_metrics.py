@@ -8,7 +8,9 @@ from sklearn.metrics import log_loss, ndcg_score, roc_auc_score
 from pipelines.task import intervals
 from pipelines.task.results import Judgement
 from recsys.metrics import baselines, per_user
+from recsys.metrics.ranking_metrics import new_and_known
 from recsys.metrics.rating_metrics import Predicted, auc, judge_clicks, judge_ratings, log_losses
+from recsys.metrics.users import COLD, Held
 
 USERS, ITEMS = 60, 40
 
@@ -51,6 +53,24 @@ def test_unknown_items_are_missed_and_gaps_never_hit():
     found = per_user.hits(lists, np.array([0, 0, 0]), np.array([1, -1, 0]), 5)
     assert found.tolist() == [[False, True, False]]
     assert per_user.per_user(found, np.array([3]), 2)["recall"].tolist() == pytest.approx([1 / 3])
+
+
+def test_gini_and_head():
+    alike, alone = np.array([[1, 2], [3, 4]]), np.array([[1, 0], [1, 0]])
+    assert per_user.gini(alike, 2, 4) == pytest.approx(0.0) and per_user.gini(alone, 2, 4) == pytest.approx(0.75)
+    assert per_user.gini(np.zeros((2, 2), int), 2, 4) == 0.0
+    rng = np.random.default_rng(0)
+    lists = rng.integers(1, 21, (30, 5))
+    often = np.bincount(lists.ravel(), minlength=21)[1:]
+    pairs = np.abs(often[:, None] - often[None, :]).sum() / (2 * 20 * often.sum())  # the mean difference: Gini's other formula
+    assert per_user.gini(lists, 5, 20) == pytest.approx(pairs)
+    counts = np.r_[0, np.arange(20)]  # items 19 and 20 are the head
+    assert per_user.head(np.array([[20, 1], [19, 20], [0, 0]]), 2, counts).tolist() == [0.5, 1.0, 0.0]
+
+
+def test_recent_popularity_halves_with_age():
+    found = baselines.recent(np.array([1, 1, 2, 0]), np.array([0.0, 10.0, 20.0, 20.0]), 3, half_life=10.0)
+    assert found.tolist() == [1.0, 0.75, 1.0, 0.0]
 
 
 def test_coverage_novelty_popularity():
@@ -187,3 +207,24 @@ def test_a_model_that_does_not_beat_the_best_baseline_says_so_first():
     assert judged(0.5, 1.0).compared.startswith("Better than the cheap baseline (") and judged(0.5, 1.0).beaten is None
     assert judged(1.0, 1.0).compared.startswith("No better than the cheap baseline") and judged(1.0, 1.0).beaten is None
     assert str(judged(1.0, 0.5).beaten).startswith("The model is worse than its cheap baseline, ")
+
+
+def test_new_users_and_new_items_are_judged_apart():
+    """Of four users one is not in train; of the six held-out items two are not."""
+    people = Held(np.array([1, 2, 0, 3], np.int32), np.arange(4), np.zeros(0, np.int32), np.zeros(5, np.int64),
+                  np.array([1, COLD, 2, 3, COLD, 4], np.int32), np.array([0, 2, 3, 4, 6]))
+    lists = np.array([[1, 2], [1, 2], [3, 1], [1, 2]], np.int32)
+    numbers = np.arange(4)
+    rows, held, _ = people.pairs(numbers)
+    hits = {"model": per_user.hits(lists, rows, held, 4), "popularity": np.zeros((4, 2), bool)}
+    new, known, warm = new_and_known(hits, people, numbers, rows, held, 2, resamples=50)
+    assert [row["users"] for row in (new, known, warm)] == [1, 3, 3]
+    assert [row["held-out events"] for row in (new, known, warm)] == [1, 5, 3]
+    assert known["of items that train has"] == pytest.approx(3 / 5) and warm["of items that train has"] == 1.0
+    assert new["model, ndcg@2"] == 1.0 and new["popularity, ndcg@2"] == 0.0
+    second = 1 / np.log2(3)  # of user 2 the item stands second; user 1 has one of two, user 3 none
+    assert warm["model, ndcg@2"] == pytest.approx((1.0 + second + 0.0) / 3)
+    assert known["model, ndcg@2"] == pytest.approx((1 / (1 + second) + second + 0.0) / 3)
+    one = np.array([1], np.int32)
+    everything = Held(one, np.arange(1), people.visible, np.zeros(2, np.int64), one, np.array([0, 1]))
+    assert new_and_known(hits, everything, np.array([0]), np.array([0]), np.array([1]), 2, resamples=50) == []

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pipelines.base.errors import DataError
+from pipelines.base.errors import ConfigError, DataError
 from recsys.data.catalogue import by_part
 from recsys.data.protocol import TEST, TRAIN, VALIDATION
 from recsys.data.sources import read_log
@@ -232,3 +232,59 @@ def test_folds_of_events_drawn_at_random_hold_each_once(tmp_path):
     held = [pair for number in (1, 2, 3)
             for pair in parts_of(load(experiment(table(tmp_path), data={**settings, "fold": [number, 3]}).data)[0])["test"]]
     assert sorted(held) == whole["train"] and not set(held) & set(whole["test"])
+
+
+BASKETS = """user,item,time
+1,a,2026-01-01 10:00
+1,b,2026-01-02 10:00
+1,c,2026-01-02 10:00
+1,d,2026-01-03 09:00
+1,e,2026-01-03 12:00
+1,f,2026-01-03 12:00
+2,a,2026-01-01 08:00
+2,b,2026-01-05 08:00
+3,c,2026-01-04 08:00
+3,d,2026-01-04 08:00
+"""
+
+
+def test_what_a_user_had_at_one_moment_is_held_out_together(tmp_path):
+    path = table(tmp_path, BASKETS)
+    made, notes = load(experiment(path, data={"basket": "moment", "rating_key": None}).data)
+    found = parts_of(made)
+    assert found["test"] == [(1, "e"), (1, "f"), (2, "b")] and found["validation"] == [(1, "d")]
+    assert {(3, "c"), (3, "d"), (2, "a")} <= set(found["train"])  # the only basket of 3 is learned from
+    assert "of each user the events of the last moment by time are test, those before validation" in notes[0]
+    assert "1.7 on average" in notes[0]
+    found = parts_of(load(experiment(path, data={"basket": "day", "rating_key": None}).data)[0])
+    assert found["test"] == [(1, "d"), (1, "e"), (1, "f"), (2, "b")] and found["validation"] == [(1, "b"), (1, "c")]
+    alone = parts_of(load(experiment(path, data={"rating_key": None}).data)[0])
+    assert alone["test"] == [(1, "f"), (2, "b"), (3, "d")] and alone["validation"] == [(1, "e")]
+
+
+def test_a_point_in_time_begins_test_and_validation(tmp_path):
+    path = table(tmp_path, BASKETS)
+
+    def of(**settings):
+        made, notes = load(experiment(path, data={"protocol": "time", "rating_key": None, "validation": 0.0, **settings}).data)
+        return parts_of(made), notes[0]
+
+    found, note = of(test_from="2026-01-04")
+    assert found["test"] == [(2, "b"), (3, "c"), (3, "d")] and not found["validation"] and "test from 2026-01-04 00:00 on" in note
+    spans, note = of(test_from="26 h", validation_from="1 d")  # 06:00 on the 4th, and on the 3rd
+    assert spans["test"] == found["test"] and spans["validation"] == [(1, "d"), (1, "e"), (1, "f")]
+    assert "validation from 2026-01-03 06:00 on" in note
+    assert of(test_from=1767484800)[0]["test"] == found["test"]
+    with pytest.raises(DataError, match=r"data.test_from: 2027-01-01 is 2027-01-01 00:00, and no event comes.*from 2026-01-01 08:00"):
+        of(test_from="2027-01-01")
+
+
+@pytest.mark.parametrize(("settings", "says"), [
+    ({"protocol": "time", "test_from": "soon"}, r"data.test_from: 'soon' is no time; write a date"),
+    ({"test_from": "7 d"}, "test_from: is for protocol: time, not leave_last_out"),
+    ({"protocol": "time", "basket": "day"}, "basket: is for protocol: leave_last_out, not time"),
+    ({"time_key": None, "basket": "day"}, "basket: needs the column of the time"),
+])
+def test_settings_that_do_not_fit_a_protocol(tmp_path, settings, says):
+    with pytest.raises(ConfigError, match=says):
+        experiment(table(tmp_path), data=settings)
