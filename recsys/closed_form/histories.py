@@ -1,7 +1,7 @@
 """Histories as matrices of users by items, what an item of a history weighs by its age, and how settings are chosen."""
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -10,7 +10,7 @@ from recsys.data.catalogue import Histories
 
 # histories of `ages` -> scores [users, 1 + items], sparse where most are 0 and none is less
 Scores = Callable[[sparse.csr_matrix], np.ndarray | sparse.csr_matrix]
-Value = Callable[[Scores], float]  # how good scores are on validation: the larger the better
+Value = Callable[[Any], float]  # how good scores, or those of all users alike, are on validation: the larger the better
 Fitted = TypeVar("Fitted", bound=Scores)
 
 DECAYS, DECAY = (0.0, 0.5, 1.0), 0.75  # tried; and used for events in order of time where there is no validation to choose by

@@ -57,6 +57,8 @@ class Catalogue:
         features: what was learned of the feature columns.
         item_features, user_features: name -> [1 + count, ...].
         titles: [items] texts, or None.
+        fallback: [1 + items] twice, how popular each item is to those without a history, by train, and by train and validation; None: as
+            `counts` has it.
     """
 
     log: Log
@@ -71,6 +73,7 @@ class Catalogue:
     item_features: dict[str, np.ndarray] = field(default_factory=dict)
     user_features: dict[str, np.ndarray] = field(default_factory=dict)
     titles: list[str] | None = None
+    fallback: tuple[np.ndarray, np.ndarray] | None = None
 
     def histories(self, parts: tuple[int, ...] = (TRAIN,)) -> Histories:
         """The events of these parts by user; those of the first part before the others, each in the order of time."""

@@ -45,10 +45,13 @@ def judge_lists(
     judgement, lead = Judgement(), settings.cutoffs[0]
     names = {"model": lists}
     matrix = people.matrix(basis.items, numbers)
+    nothing = np.diff(matrix.indptr) == 0
     for name in settings.baselines:
         scores = basis.scores(name, settings, final=source.final) if name != itself else None
         if scores is not None:
             names[name] = baselines.top(scores, matrix, matrix if settings.exclude_seen else None, lists.shape[1], basis.allowed)
+        if callable(scores) and nothing.any():  # they know histories alone: as the model does, they answer others by popularity
+            names[name][nothing] = baselines.top(basis.popular(final=source.final), matrix[nothing], None, lists.shape[1], basis.allowed)
     hits = {name: per_user.hits(one, rows, held_items, basis.items) for name, one in names.items()}
     values = {name: {k: per_user.per_user(hit, counts, k) for k in settings.cutoffs} for name, hit in hits.items()}
     several = bool((counts > 1).any())

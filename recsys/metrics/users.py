@@ -24,6 +24,7 @@ from recsys.settings import ClosedForm, Ease, ItemKnn, RankedEvaluate
 
 COLD = -1  # a held-out item that train does not have
 CHOOSING = 1_000  # validation users who choose settings, at most
+NEWCOMERS = 20  # validation users without a history from whom on they choose what such users get
 RANK = 512  # of the baseline EASE: half of the model's, for half of the time, and no worse where both were tried
 
 
@@ -123,6 +124,7 @@ class Basis:
         timely: they are in order, and the latest are held out.
         validation: the validation users, by whom settings are chosen.
         chosen: name of a baseline -> what they chose of it.
+        late: see `popular_of_late`.
     """
 
     catalogue: Catalogue
@@ -132,6 +134,7 @@ class Basis:
     notes: list[str] = field(default_factory=list)
     fitted: dict[tuple[str, bool], Any] = field(default_factory=dict)
     chosen: dict[str, float] = field(default_factory=dict)
+    late: dict[float, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
     @property
     def counts(self) -> np.ndarray:
@@ -147,11 +150,17 @@ class Basis:
         """[1 + items] bool: candidates; the unknown item is none."""
         return np.arange(self.items + 1) > 0
 
-    def value(self, settings: RankedEvaluate) -> Value | None:
-        """NDCG at the first cut-off on at most CHOOSING validation users; None where there are none."""
+    def value(self, settings: RankedEvaluate, *, newcomers: bool = False) -> Value | None:
+        """NDCG at the first cut-off on at most CHOOSING validation users; None where there are none.
+
+        Args:
+            newcomers: of those without a history, where there are NEWCOMERS of them or more.
+        """
         if self.validation is None:
             return None
-        numbers = np.asarray(spread(len(self.validation), CHOOSING))
+        new = np.flatnonzero(np.diff(self.validation.visible_of) == 0)
+        people = new if newcomers and len(new) >= NEWCOMERS else np.arange(len(self.validation))
+        numbers = people[spread(len(people), CHOOSING)]
         rows, held, counts = self.validation.pairs(numbers)
         matrix = self.validation.matrix(self.items, numbers)
         users = {"rows": matrix, "seen": matrix if settings.exclude_seen else None, "held_users": rows, "held_items": held, "held": counts}
@@ -172,8 +181,7 @@ class Basis:
 
     def _fitted(self, name: str, settings: RankedEvaluate, final: bool) -> Scores | np.ndarray | None:
         if name == "popularity":
-            events = self.catalogue.histories((TRAIN, VALIDATION) if final else (TRAIN,)).items
-            return np.bincount(events, minlength=self.items + 1).astype(np.float32)
+            return self.popular(final=final)
         if name == "recent":
             return self._recent(settings, final)
         if final:
@@ -195,23 +203,49 @@ class Basis:
         return fitted
 
 
+    def popular(self, *, final: bool) -> np.ndarray:
+        """[1 + items] float32: events of each item that may be learned from."""
+        events = self.catalogue.histories((TRAIN, VALIDATION) if final else (TRAIN,)).items
+        return np.bincount(events, minlength=self.items + 1).astype(np.float32)
+
+    def fallback(self, settings: RankedEvaluate) -> tuple[np.ndarray, np.ndarray, list[str]]:
+        """(scores [1 + items] for those without a history, learned from train; those of train and validation; a note).
+
+        They are popularity, or that of late where validation likes it better.
+        """
+        popular, value = self.popular(final=False), self.value(settings, newcomers=True)
+        if value is not None and self.late:
+            liked = {half_life: value(scores) for half_life, (scores, _) in self.late.items()}
+            half_life = max(liked, key=lambda one: liked[one])
+            if liked[half_life] > value(popular):
+                note = (f"Who has no history gets what was popular of late: an event counts half for every {span(half_life)} of its age, "
+                        "chosen on validation")
+                return *self.late[half_life], [note]
+        return popular, self.popular(final=True), []
+
     def _recent(self, settings: RankedEvaluate, final: bool) -> np.ndarray | None:
         """Popularity of late with the half-life that validation likes best; None where events have no times that differ."""
-        times, parts = self.catalogue.log.times, self.catalogue.parts
-        if times is None or not self.timely or np.ptp(times[parts == TRAIN]) <= 0:
+        if not self.late:
             return None
-
-        def of(half_life: float, *learned: int) -> np.ndarray:
-            there = np.isin(parts, learned)
-            return baselines.recent(self.catalogue.items[there], times[there], self.items, half_life)
-
         if "recent" not in self.chosen:
-            tried = [float(share * np.ptp(times[parts == TRAIN])) for share in baselines.HALF_LIVES]
-            value: Any = self.value(settings)
-            self.chosen["recent"] = max(tried, key=lambda one: value(of(one, TRAIN))) if value else tried[1]
+            tried, value = list(self.late), self.value(settings)
+            self.chosen["recent"] = max(tried, key=lambda one: value(self.late[one][0])) if value else tried[1]
             self.notes.append(f"Baseline recent: popularity, an event counts half for every {span(self.chosen['recent'])} of its age"
                               + (", chosen on validation" if value else ""))
-        return of(self.chosen["recent"], *((TRAIN, VALIDATION) if final else (TRAIN,)))
+        return self.late[self.chosen["recent"]][int(final)]
+
+
+def popular_of_late(catalogue: Catalogue) -> dict[float, tuple[np.ndarray, np.ndarray]]:
+    """Half-life, s -> popularity of late [1 + items] in train, and in train and validation; nothing where no times differ."""
+    times, parts, items = catalogue.log.times, catalogue.parts, len(catalogue.counts) - 1
+    if times is None or (length := float(np.ptp(times[parts == TRAIN]))) <= 0:
+        return {}
+
+    def of(half_life: float, *learned: int) -> np.ndarray:
+        there = np.isin(parts, learned)
+        return baselines.recent(catalogue.items[there], times[there], items, half_life)
+
+    return {share * length: (of(share * length, TRAIN), of(share * length, TRAIN, VALIDATION)) for share in baselines.HALF_LIVES}
 
 
 def span(seconds: float) -> str:
@@ -281,7 +315,7 @@ def spread(count: int, wanted: int) -> list[int]:
 def user_sources(catalogue: Catalogue, *, length: int | None, exclude_seen: bool, timely: bool) -> dict[str, UserSource]:
     """validation and test, as far as the protocol has them."""
     people = {name: held_out(catalogue, number) for number, name in enumerate(NAMES) if number != TRAIN}
-    basis = Basis(catalogue, titles_of(catalogue), timely, people["validation"])
+    basis = Basis(catalogue, titles_of(catalogue), timely, people["validation"], late=popular_of_late(catalogue) if timely else {})
     return {
         name: UserSource(
             held,

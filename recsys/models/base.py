@@ -12,6 +12,8 @@ from recsys.data.protocol import TRAIN, VALIDATION
 from recsys.models.lists import Score, products, recommend
 from recsys.models.store import HistoryStore
 
+FEWEST = 1e-30  # events as which an item's popularity counts at least, for the logarithm; of late it may be next to nothing
+
 
 class ScoringModel(keras.Model, ABC):
     """Learns from `positive` items, and otherwise answers with lists.
@@ -38,9 +40,13 @@ class ScoringModel(keras.Model, ABC):
         return {}  # a run is built again from its experiment
 
     def fill(self, catalogue: Catalogue) -> None:
-        """Puts in what comes from the data: histories up to the test split, and how popular items are in train."""
+        """Puts in what comes from the data: histories up to the test split, and how popular items are in train, or of late."""
         self.store.fill(catalogue.histories((TRAIN, VALIDATION)))
-        self.popularity.assign(np.log(np.maximum(catalogue.counts, 0.5) / max(1, catalogue.counts.sum())).astype(np.float32))
+        self.answer_strangers(catalogue.counts if catalogue.fallback is None else catalogue.fallback[0])
+
+    def answer_strangers(self, popular: np.ndarray) -> None:
+        """Those of whom nothing is known get what is most popular: [1 + items], 0 or more."""
+        self.popularity.assign(np.log(np.maximum(popular, FEWEST) / max(1.0, popular.sum())).astype(np.float32))
 
     @abstractmethod
     def learn(self, inputs: dict[str, tf.Tensor], training: bool) -> Any:

@@ -35,6 +35,9 @@ class FittedAtOnce(Task):
     def cannot_judge(self, source: Source) -> str | None:
         if origin(source)[0].fingerprint() != self.facts.get("learned"):
             return None
+        if not self.input.closed_form:
+            return ("what those without a history get is learned from this validation split, too, since it was judged, and the run's "
+                    "report has that score: judge test")
         return ("the model has learned from this validation split since it was judged on it (model.refit), and the run's report has that "
                 "score: judge test, or train with model.refit: false")
 

@@ -78,6 +78,10 @@ class Histories(Interactions):
             check_several(list(catalogue.item_ids.values[:2]), log.place, "item", "a list of recommendations")
         train, more = self.training(catalogue)
         judged = user_sources(catalogue, **self.of_users)
+        if judged and not self.facts:
+            *scores, said = next(iter(judged.values())).basis.fallback(settings.evaluate)
+            catalogue.fallback = scores[0], scores[1]
+            notes += said
         facts = {
             **catalogue.facts(),
             "features": {one["name"]: one for one in catalogue.features},

@@ -144,6 +144,18 @@ class ListTask(FittedAtOnce):
     output: Lists
     experiment: Sequential | Retrieval
 
+    def refit(self, model: keras.Model) -> None:
+        """What those without a history get is learned from validation as well, once that is judged."""
+        super().refit(model)
+        catalogue, validation = self.input.catalogue, self.input.validation
+        if catalogue is None or catalogue.fallback is None or not isinstance(validation, UserSource):
+            return
+        if self.chosen is not None and not self.chosen.refit:
+            return
+        model.answer_strangers(catalogue.fallback[1])
+        if np.any(np.diff(validation.people.visible_of) == 0):
+            self.facts["learned"] = validation.fingerprint()
+
     def cannot_judge(self, source: Source) -> str | None:
         return super().cannot_judge(source) if isinstance(origin(source)[0], UserSource) else NOTHING_HELD_OUT
 

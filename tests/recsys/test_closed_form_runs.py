@@ -3,6 +3,7 @@
 import json
 import signal
 
+import numpy as np
 import pytest
 
 from pipelines.base.errors import ConfigError, Interrupted
@@ -11,7 +12,10 @@ from pipelines.runs.folder import RunFolder
 from pipelines.runs.run import Call, train
 from pipelines.serving.evaluate import evaluate
 from pipelines.serving.load import load_run
+from pipelines.serving.predict import Predictor
+from pipelines.training.evaluation import Evaluator
 from recsys.tasks.retrieval import RetrievalTask
+from recsys.tasks.sequential import SequentialTask
 from tests.signals import send
 
 pytestmark = pytest.mark.slow
@@ -74,3 +78,61 @@ def test_beside_ease_stand_other_baselines_and_validation_is_learned_from_in_the
     value = again.judgement.metrics["ndcg@10"].value
     assert value == pytest.approx(report["metrics"]["test/ndcg@10"]["value"], abs=1e-6)
     assert any("EASE: rank 32" in note for note in again.judgement.notes)
+
+
+def fashion(folder, days: int = 120):
+    """Each day has three new users, of ten events each; items are in fashion for some days around their number."""
+    draw, rows = np.random.default_rng(0), ["user,item,time"]
+    for day in range(days):
+        for user in range(3):
+            items = draw.choice(np.arange(day, day + 20), 10, replace=False)
+            rows += [f"u{3 * day + user},i{item},{1_600_000_000 + 86_400 * day + 60 * place}" for place, item in enumerate(items)]
+    path = folder / "fashion.csv"
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return path
+
+
+def test_who_is_new_gets_what_was_popular_of_late(tmp_path):
+    """By a point in time all users of test are new: model and baselines answer them by popularity, the model by that of late."""
+    data = f"{{source: table, path: {fashion(tmp_path)}, time_key: time, protocol: time, test_from: 10 d, validation_from: 10 d}}"
+    text = TEXT.replace("{source: synthetic, protocol: random, validation: 0.1, test: 0.1}", data)
+    text = text.replace("{name: ease, rank: 32}", "{name: item_knn}").replace("[popularity, ease]", "[popularity, recent, item_knn, ease]")
+    report = train(from_text(text, file="new.yaml").experiment, RunFolder(tmp_path / "run"), Call("recsys/new", RetrievalTask))
+    assert any("Who has no history gets what was popular of late: an event counts half for every" in note for note in report["notes"])
+    (new,) = report["tables"]["test/new_and_known"]
+    assert new["judged"] == "new users" and new["users"] == 33 and 0.2 < new["of items that train has"] < 0.9
+    assert new["model, ndcg@10"] >= new["recent, ndcg@10"] > 3 * new["popularity, ndcg@10"]  # chosen by the new users of validation alone
+    assert new["ease, ndcg@10"] == new["item_knn, ndcg@10"] == new["popularity, ndcg@10"]
+    run = load_run(RunFolder(tmp_path / "run"), where="cpu")
+    answer = next(iter(Predictor(run).predict(["a stranger"])))
+    assert answer.values["based_on"].startswith("popularity") and min(int(item[1:]) for item in answer.values["items"]) > 80
+    assert "learned from this validation split" in str(run.task.cannot_judge(type(run.task)(run.task.experiment).splits().validation))
+
+
+def test_a_network_answers_strangers_alike_and_so_it_does_when_it_was_interrupted(tmp_path, monkeypatch):
+    """Validation chooses on train alone; what is saved has learned from validation, too."""
+    data = f"{{source: table, path: {fashion(tmp_path, 40)}, time_key: time, protocol: time, test_from: 4 d, validation_from: 4 d}}"
+    text = f"""
+task: recsys.sequential
+data: {data}
+model: {{name: sasrec, length: 5, width: 8}}
+train: {{devices: cpu, precision: float32, epochs: 2, batch_size: 16}}
+evaluate: {{bootstrap: 100, baselines: [popularity, recent]}}
+"""
+    experiment = from_text(text, file="net.yaml").experiment
+    call = Call("recsys/net", SequentialTask)
+    whole = train(experiment, RunFolder(tmp_path / "whole"), call)
+    (new,) = whole["tables"]["test/new_and_known"]
+    assert new["model, ndcg@10"] == pytest.approx(new["recent, ndcg@10"]) and new["model, ndcg@10"] > 0.1
+    judge = Evaluator.scores
+
+    def stopped(self, asked):
+        send(signal.SIGTERM)
+        monkeypatch.undo()
+        return judge(self, asked)
+
+    monkeypatch.setattr("pipelines.training.evaluation.Evaluator.scores", stopped)
+    folder = RunFolder(tmp_path / "interrupted")
+    with pytest.raises(Interrupted):
+        train(experiment, folder, call)
+    assert train(experiment, folder, call)["metrics"] == whole["metrics"]
