@@ -259,6 +259,14 @@ class ItemKnn(ClosedForm):
         "validation true of events in order"
     )
     shrink: float = setting(10.0, "similarities count as if so many users had had one item without the other", unit="users", ge=0.0)
+    recency: float | None = setting(
+        None, "a candidate counts by its share of the events of late over its share of all, to this power: 0 not at all; null: 0, 0.5 or "
+        "1, the best on validation; without validation, or without times, 0", ge=0.0, le=2.0
+    )
+    half_lives: Literal[4, 16, 64, 256] | None = setting(
+        None, "recency: how many times within the time of train an event loses half of its weight; null: the best on validation, 16 "
+        "without"
+    )
 
 
 class RetrievalLoss(Section):

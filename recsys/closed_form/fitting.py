@@ -1,5 +1,9 @@
 """Which function fits which model in closed form, and what was chosen in words."""
 
+from collections.abc import Mapping
+
+import numpy as np
+
 from recsys.closed_form import ease, item_knn
 from recsys.closed_form.ease import FittedEase
 from recsys.closed_form.factors import FittedFactors
@@ -10,12 +14,12 @@ from recsys.settings import ClosedForm, Ease, Factors, ItemKnn
 
 
 def fit(histories: Histories, items: int, settings: ClosedForm, value: Value | None, *, timely: bool, seed: int = 0,
-        ) -> FittedEase | FittedKnn:
+        late: Mapping[int, np.ndarray] | None = None) -> FittedEase | FittedKnn:
     """See `ease.fit` and `item_knn.fit`. Raises TypeError for other settings."""
     if isinstance(settings, Ease):
         return ease.fit(histories, items, settings, value, timely=timely, seed=seed)
     if isinstance(settings, ItemKnn):
-        return item_knn.fit(histories, items, settings, value, timely=timely)
+        return item_knn.fit(histories, items, settings, value, timely=timely, late=late)
     raise TypeError(f"{settings!r} is no model in closed form")
 
 
@@ -28,4 +32,5 @@ def described(fitted: FittedEase | FittedKnn | FittedFactors) -> str:
     if isinstance(settings, Factors):
         return f"Matrix factorisation: rank {settings.rank}, l2 {settings.l2:g}"
     of = "what came next" if settings.ordered else "what the same users had"
-    return f"Item kNN: by {of}, {settings.neighbours:,} neighbours, shrink {settings.shrink:g}, decay {settings.decay:g}"
+    recency = f", recency {settings.recency:g} at {settings.half_lives} half-lives" if settings.recency else ""
+    return f"Item kNN: by {of}, {settings.neighbours:,} neighbours, shrink {settings.shrink:g}, decay {settings.decay:g}{recency}"

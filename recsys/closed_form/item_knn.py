@@ -5,7 +5,7 @@ events of its user, 1 / distance each, and BACK of that for those before it: wha
 2018, arXiv:1803.09587). Both are shrunk, so that few common users say little.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -18,6 +18,7 @@ from recsys.settings import ItemKnn
 
 WINDOW, BACK = 20, 0.3
 FROM = 0.75  # in order, events of the item of the history to this power divide, those of the candidate to 1 less it; else 0.5 both
+RECENCIES, LIVES = (0.0, 0.5, 1.0), 16  # tried; and the half-lives where nobody chooses
 PAIRS = 10_000_000_000  # pairs of items with a user in common, each as often as it has one, up to which cosines are computed: minutes
 
 
@@ -51,13 +52,15 @@ def fits(histories: Histories) -> bool:
     return float(np.sum(histories.counts().astype(np.float64) ** 2)) <= PAIRS
 
 
-def fit(histories: Histories, items: int, settings: ItemKnn, value: Value | None, *, timely: bool) -> FittedKnn:
-    """The nearest items of each, in the order and with the decay that validation likes best.
+def fit(histories: Histories, items: int, settings: ItemKnn, value: Value | None, *, timely: bool,
+        late: Mapping[int, np.ndarray] | None = None) -> FittedKnn:
+    """The nearest items of each, in the order and with the decay, then the recency that validation likes best.
 
     Args:
         items: how many there are.
         value: of scores on validation; None: nobody chooses.
         timely: the events are in order, and the latest are held out: what holds where nobody chooses.
+        late: half-lives in the time of train -> popularity of late, [1 + items]; None: no times are known.
     """
     orders: tuple[bool, ...] = (settings.ordered,) if settings.ordered is not None else (False, True) if value else (timely,)
     if settings.ordered is None and not fits(histories):
@@ -70,7 +73,23 @@ def fit(histories: Histories, items: int, settings: ItemKnn, value: Value | None
             for decay in (settings.decay,) if settings.decay is not None else usual:
                 yield FittedKnn(settings.model_copy(update={"ordered": ordered, "decay": decay}), similar)
 
-    return best(tried(), value)
+    return best(_of_late(best(tried(), value), histories, items, settings, bool(value), late or {}), value)
+
+
+def _of_late(fitted: FittedKnn, histories: Histories, items: int, settings: ItemKnn, chosen: bool, late: Mapping[int, np.ndarray],
+             ) -> Iterator[FittedKnn]:
+    """`fitted`, its candidates counting by how much more popular they are of late than on the whole, each way that is to be tried."""
+    powers = (settings.recency,) if settings.recency is not None else RECENCIES if chosen else (0.0,)
+    if 0.0 in powers or not late:
+        yield FittedKnn(fitted.settings.model_copy(update={"recency": 0.0}), fitted.similar)
+    counts = np.bincount(histories.items, minlength=items + 1).astype(np.float64)
+    total = max(1.0, counts.sum())
+    lives = (settings.half_lives,) if settings.half_lives is not None else tuple(late) if chosen else (LIVES,)
+    for power, many in ((power, many) for power in powers for many in lives if power and late):
+        share = late[many] / max(late[many].sum(), 1e-30)
+        similar = fitted.similar.copy()
+        similar.data *= (((share + 1.0 / total) / (counts / total + 1.0 / total)) ** power).astype(np.float32)[similar.indices]
+        yield FittedKnn(fitted.settings.model_copy(update={"recency": power, "half_lives": many}), similar)
 
 
 def similarities(histories: Histories, items: int, neighbours: int, *, shrink: float, ordered: bool) -> sparse.csr_matrix:

@@ -36,7 +36,7 @@ def top(scores: Scores | np.ndarray, rows: sparse.csr_matrix, seen: sparse.csr_m
     return np.concatenate(lists) if lists else np.zeros((0, k), np.int32)
 
 
-HALF_LIVES = (1 / 4, 1 / 16, 1 / 64, 1 / 256)  # of what is learned from: shares of its time, tried by the baseline recent
+HALF_LIVES = (4, 16, 64, 256)  # how many times an event loses half of its weight within the time of train: tried for what is recent
 
 
 def recent(items: np.ndarray, times: np.ndarray, count: int, half_life: float) -> np.ndarray:

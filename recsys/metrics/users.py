@@ -124,7 +124,7 @@ class Basis:
         timely: they are in order, and the latest are held out.
         validation: the validation users, by whom settings are chosen.
         chosen: name of a baseline -> what they chose of it.
-        late: see `popular_of_late`.
+        extent, late: see `popular_of_late`.
     """
 
     catalogue: Catalogue
@@ -133,8 +133,9 @@ class Basis:
     validation: Held | None = None
     notes: list[str] = field(default_factory=list)
     fitted: dict[tuple[str, bool], Any] = field(default_factory=dict)
-    chosen: dict[str, float] = field(default_factory=dict)
-    late: dict[float, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+    chosen: dict[str, int] = field(default_factory=dict)
+    extent: float = 0.0
+    late: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
     @property
     def counts(self) -> np.ndarray:
@@ -170,7 +171,8 @@ class Basis:
         """A model in closed form, fitted to train with what validation chooses; `final`: to train and validation, all being chosen."""
         value = None if final else self.value(settings)
         histories = self.catalogue.histories((TRAIN, VALIDATION) if final else (TRAIN,))
-        return fit(histories, self.items, model, value, timely=self.timely, seed=seed)
+        late = {many: scores[int(final)] for many, scores in self.late.items()}
+        return fit(histories, self.items, model, value, timely=self.timely, seed=seed, late=late)
 
     def scores(self, name: str, settings: RankedEvaluate, *, final: bool = False) -> Scores | np.ndarray | None:
         """One baseline as `fit` fits it, or None where it takes too much time or memory (then a note says so)."""
@@ -215,12 +217,12 @@ class Basis:
         """
         popular, value = self.popular(final=False), self.value(settings, newcomers=True)
         if value is not None and self.late:
-            liked = {half_life: value(scores) for half_life, (scores, _) in self.late.items()}
-            half_life = max(liked, key=lambda one: liked[one])
-            if liked[half_life] > value(popular):
-                note = (f"Who has no history gets what was popular of late: an event counts half for every {span(half_life)} of its age, "
-                        "chosen on validation")
-                return *self.late[half_life], [note]
+            liked = {many: value(scores) for many, (scores, _) in self.late.items()}
+            many = max(liked, key=lambda one: liked[one])
+            if liked[many] > value(popular):
+                note = (f"Who has no history gets what was popular of late: an event counts half for every {span(self.extent / many)} of "
+                        "its age, chosen on validation")
+                return *self.late[many], [note]
         return popular, self.popular(final=True), []
 
     def _recent(self, settings: RankedEvaluate, final: bool) -> np.ndarray | None:
@@ -230,22 +232,24 @@ class Basis:
         if "recent" not in self.chosen:
             tried, value = list(self.late), self.value(settings)
             self.chosen["recent"] = max(tried, key=lambda one: value(self.late[one][0])) if value else tried[1]
-            self.notes.append(f"Baseline recent: popularity, an event counts half for every {span(self.chosen['recent'])} of its age"
+            self.notes.append("Baseline recent: popularity, an event counts half for every "
+                              f"{span(self.extent / self.chosen['recent'])} of its age"
                               + (", chosen on validation" if value else ""))
         return self.late[self.chosen["recent"]][int(final)]
 
 
-def popular_of_late(catalogue: Catalogue) -> dict[float, tuple[np.ndarray, np.ndarray]]:
-    """Half-life, s -> popularity of late [1 + items] in train, and in train and validation; nothing where no times differ."""
+def popular_of_late(catalogue: Catalogue) -> tuple[float, dict[int, tuple[np.ndarray, np.ndarray]]]:
+    """(extent of train in time, s; half-lives in it -> popularity of late [1 + items] in train, and in train and validation);
+    nothing where no times differ."""
     times, parts, items = catalogue.log.times, catalogue.parts, len(catalogue.counts) - 1
-    if times is None or (length := float(np.ptp(times[parts == TRAIN]))) <= 0:
-        return {}
+    if times is None or (extent := float(np.ptp(times[parts == TRAIN]))) <= 0:
+        return 0.0, {}
 
     def of(half_life: float, *learned: int) -> np.ndarray:
         there = np.isin(parts, learned)
         return baselines.recent(catalogue.items[there], times[there], items, half_life)
 
-    return {share * length: (of(share * length, TRAIN), of(share * length, TRAIN, VALIDATION)) for share in baselines.HALF_LIVES}
+    return extent, {many: (of(extent / many, TRAIN), of(extent / many, TRAIN, VALIDATION)) for many in baselines.HALF_LIVES}
 
 
 def span(seconds: float) -> str:
@@ -315,7 +319,8 @@ def spread(count: int, wanted: int) -> list[int]:
 def user_sources(catalogue: Catalogue, *, length: int | None, exclude_seen: bool, timely: bool) -> dict[str, UserSource]:
     """validation and test, as far as the protocol has them."""
     people = {name: held_out(catalogue, number) for number, name in enumerate(NAMES) if number != TRAIN}
-    basis = Basis(catalogue, titles_of(catalogue), timely, people["validation"], late=popular_of_late(catalogue) if timely else {})
+    extent, late = popular_of_late(catalogue) if timely else (0.0, {})
+    basis = Basis(catalogue, titles_of(catalogue), timely, people["validation"], extent=extent, late=late)
     return {
         name: UserSource(
             held,

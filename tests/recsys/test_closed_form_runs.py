@@ -102,10 +102,10 @@ def test_who_is_new_gets_what_was_popular_of_late(tmp_path):
     (new,) = report["tables"]["test/new_and_known"]
     assert new["judged"] == "new users" and new["users"] == 33 and 0.2 < new["of items that train has"] < 0.9
     assert new["model, ndcg@10"] >= new["recent, ndcg@10"] > 3 * new["popularity, ndcg@10"]  # chosen by the new users of validation alone
-    assert new["ease, ndcg@10"] == new["item_knn, ndcg@10"] == new["popularity, ndcg@10"]
+    assert new["ease, ndcg@10"] == new["popularity, ndcg@10"]
     run = load_run(RunFolder(tmp_path / "run"), where="cpu")
     answer = next(iter(Predictor(run).predict(["a stranger"])))
-    assert answer.values["based_on"].startswith("popularity") and min(int(item[1:]) for item in answer.values["items"]) > 80
+    assert answer.values["based_on"].startswith("popularity") and min(int(item[1:]) for item in answer.values["items"][:10]) > 80
     assert "learned from this validation split" in str(run.task.cannot_judge(type(run.task)(run.task.experiment).splits().validation))
 
 
