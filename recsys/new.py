@@ -34,7 +34,7 @@ def draft(path: Path, asked: Asked) -> Draft:
     counted = task == "sequential" and asked.task != "sequential" and _linear_fits(seen)
     rated = _factors if _bare(seen) else _ranking
     model = _knn() if counted else {"ranking": rated, "sequential": _sequential, "retrieval": _retrieval}[task](seen)
-    compared = "" if task == "ranking" else "popularity, item kNN and EASE on the same test"
+    compared = "" if task == "ranking" else "popularity, item kNN and EASE on the same test, popularity of late where there are times"
     body = _body(path, seen, "retrieval" if counted else task, model)
     return Draft(f"Recommendation from {path.name}.", tuple(_described(seen, task)), body, compared,
                  ways=lambda: _ways(path, seen, task), parts=False, stands=False)

@@ -263,9 +263,13 @@ class ItemKnn(ClosedForm):
         None, "a candidate counts by its share of the events of late over its share of all, to this power: 0 not at all; null: 0, 0.5 or "
         "1, the best on validation; without validation, or without times, 0", ge=0.0, le=2.0
     )
+    prior: float | None = setting(
+        None, "what is popular of late counts beside the similarities, the most popular item as much as this share of the usual best "
+        "similarity; null: 0, 0.1, 0.3, 1, 3 or 10, the best on validation; without validation or times 0", ge=0.0, le=100.0
+    )
     half_lives: Literal[4, 16, 64, 256] | None = setting(
-        None, "recency: how many times within the time of train an event loses half of its weight; null: the best on validation, 16 "
-        "without"
+        None, "recency and prior: how many times within the time of train an event loses half of its weight; null: the best on "
+        "validation, 16 without"
     )
 
 

@@ -32,5 +32,6 @@ def described(fitted: FittedEase | FittedKnn | FittedFactors) -> str:
     if isinstance(settings, Factors):
         return f"Matrix factorisation: rank {settings.rank}, l2 {settings.l2:g}"
     of = "what came next" if settings.ordered else "what the same users had"
-    recency = f", recency {settings.recency:g} at {settings.half_lives} half-lives" if settings.recency else ""
+    lately = [f"{name} {value:g}" for name, value in (("recency", settings.recency), ("prior", settings.prior)) if value]
+    recency = f", {', '.join(lately)} at {settings.half_lives} half-lives" if lately else ""
     return f"Item kNN: by {of}, {settings.neighbours:,} neighbours, shrink {settings.shrink:g}, decay {settings.decay:g}{recency}"

@@ -18,7 +18,7 @@ from recsys.settings import ItemKnn
 
 WINDOW, BACK = 20, 0.3
 FROM = 0.75  # in order, events of the item of the history to this power divide, those of the candidate to 1 less it; else 0.5 both
-RECENCIES, LIVES = (0.0, 0.5, 1.0), 16  # tried; and the half-lives where nobody chooses
+RECENCIES, PRIORS, LIVES = (0.0, 0.5, 1.0), (0.0, 0.1, 0.3, 1.0, 3.0, 10.0), 16  # tried; and the half-lives where nobody chooses
 PAIRS = 10_000_000_000  # pairs of items with a user in common, each as often as it has one, up to which cosines are computed: minutes
 
 
@@ -28,14 +28,17 @@ class FittedKnn:
 
     Attributes:
         settings: with what was chosen.
-        similar: [1 + items, 1 + items] float32, from an item of a history (row) to the nearest candidates.
+        similar: [1 + items, 1 + items] float32, from an item of a history (row) to the nearest candidates; from 0, which every history
+            has once, to what is popular of late.
     """
 
     settings: ItemKnn
     similar: sparse.csr_matrix
 
     def __call__(self, rows: sparse.csr_matrix) -> sparse.csr_matrix:
-        return weighed(rows, self.settings.decay or 0.0) @ self.similar
+        there = np.flatnonzero(np.diff(rows.indptr))
+        once = sparse.csr_matrix((np.ones(len(there), np.float32), (there, np.zeros(len(there), np.int64))), shape=rows.shape)
+        return (weighed(rows, self.settings.decay or 0.0) + once) @ self.similar
 
     def lists(self, width: int) -> tuple[np.ndarray, np.ndarray]:
         """(nearest items [1 + items, width] int32, their similarities float32); 0 fills up. Width: neighbours, or more."""
@@ -73,7 +76,8 @@ def fit(histories: Histories, items: int, settings: ItemKnn, value: Value | None
             for decay in (settings.decay,) if settings.decay is not None else usual:
                 yield FittedKnn(settings.model_copy(update={"ordered": ordered, "decay": decay}), similar)
 
-    return best(_of_late(best(tried(), value), histories, items, settings, bool(value), late or {}), value)
+    recent = best(_of_late(best(tried(), value), histories, items, settings, bool(value), late or {}), value)
+    return best(_beside(recent, settings, bool(value), late or {}), value)
 
 
 def _of_late(fitted: FittedKnn, histories: Histories, items: int, settings: ItemKnn, chosen: bool, late: Mapping[int, np.ndarray],
@@ -90,6 +94,23 @@ def _of_late(fitted: FittedKnn, histories: Histories, items: int, settings: Item
         similar = fitted.similar.copy()
         similar.data *= (((share + 1.0 / total) / (counts / total + 1.0 / total)) ** power).astype(np.float32)[similar.indices]
         yield FittedKnn(fitted.settings.model_copy(update={"recency": power, "half_lives": many}), similar)
+
+
+def _beside(fitted: FittedKnn, settings: ItemKnn, chosen: bool, late: Mapping[int, np.ndarray]) -> Iterator[FittedKnn]:
+    """`fitted` with what is popular of late beside its similarities, each way that is to be tried."""
+    shares = (settings.prior,) if settings.prior is not None else PRIORS if chosen else (0.0,)
+    if 0.0 in shares or not late:
+        yield FittedKnn(fitted.settings.model_copy(update={"prior": 0.0}), fitted.similar)
+    most = fitted.similar.max(axis=1).toarray()
+    usual = float(np.median(most[most > 0])) if (most > 0).any() else 1.0
+    lives = (fitted.settings.half_lives,) if fitted.settings.half_lives is not None else tuple(late) if chosen else (LIVES,)
+    for share, many in ((share, many) for share in shares for many in lives if share and late):
+        first = np.argsort(-late[many], kind="stable")[:settings.neighbours]
+        first = first[(first > 0) & (late[many][first] > 0)]
+        values = (share * usual * late[many][first] / late[many].max()).astype(np.float32)
+        row = sparse.csr_matrix((values, (np.zeros(len(first), np.int64), first)), shape=(1, fitted.similar.shape[1]))
+        yield FittedKnn(fitted.settings.model_copy(update={"prior": share, "half_lives": many}),
+                        sparse.vstack([row, fitted.similar[1:]]).tocsr())
 
 
 def similarities(histories: Histories, items: int, neighbours: int, *, shrink: float, ordered: bool) -> sparse.csr_matrix:

@@ -141,4 +141,6 @@ class ItemKnnModel(FittedModel):
             return tf.tensor_scatter_nd_add(total, cells, tf.reshape(tf.gather(similarities, items) * weights[..., None], [-1]))
 
         scores = self._summed(history, tf.zeros([tf.shape(history)[0], self.items + 1]), add)
+        beside = known if similar is None else known & (similar <= 0)  # what is popular of late is in no item's likeness
+        scores = add(scores, tf.zeros([tf.shape(history)[0], 1], tf.int32), tf.cast(beside, tf.float32)[:, None])
         return lambda part: scores[:, part], known

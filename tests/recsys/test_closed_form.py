@@ -246,3 +246,35 @@ def test_factors_answer_in_graph_as_they_were_fitted_and_learn_from_validation_i
         from_text(text + "loss: {name: click}\n", file="a.yaml")
     with pytest.raises(ConfigError, match="factors knows users and items by their ids"):
         from_text(text.replace("synthetic,", "synthetic, lists: [theme],"), file="a.yaml")
+
+
+def test_item_knn_with_what_is_popular_of_late_answers_as_it_was_fitted():
+    """Its graph and the scores that choose settings agree, a stranger's history and likeness included."""
+    text = TEXT.replace("NAME", "item_knn, recency: 1.0, prior: 0.5, half_lives: 16")
+    task = RetrievalTask(from_text(text, file="a.yaml").experiment)
+    splits = task.splits()
+    task.facts, basis = splits.facts, splits.test.basis
+    model = task.model()
+    task.initialise(model, iter(()))
+    assert "recency 1, prior 0.5 at 16 half-lives" in task.facts["fitted"]
+    fitted = task.input.fitted(task.experiment.model)
+    plain = task.input.fitted(task.experiment.model.model_copy(update={"recency": 0.0, "prior": 0.0}))
+    popular = np.asarray(fitted.similar[0].todense())[0]
+    late = basis.late[16][0]
+    assert np.count_nonzero(popular) == 100 and popular.argmax() == late.argmax() and not plain.similar[0].nnz
+    best = np.median(fitted.similar[1:].max(axis=1).toarray())
+    assert popular.max() == pytest.approx(0.5 * best, rel=1e-4)
+    counts = basis.counts / basis.counts.sum()
+    rise = (late / late.sum() + 1 / basis.counts.sum()) / (counts + 1 / basis.counts.sum())
+    item, other = (int(place[0]) for place in plain.similar.nonzero())
+    assert fitted.similar[item, other] == pytest.approx(plain.similar[item, other] * rise[other], rel=1e-4)
+
+    numbers = np.arange(40)
+    matrix = splits.validation.people.matrix(basis.items, numbers)
+    expected = baselines.top(fitted, matrix, matrix, 50, basis.allowed)
+    found = model(task.prepare(splits.validation.gather(tf.constant(numbers, tf.int64)))[0])["items"].numpy()
+    assert (found == expected)[:, :10].mean() > 0.99
+    asked = {"user": tf.constant([0]), "history": tf.zeros([1, 1], tf.int32), "allow": tf.zeros([1, 1], tf.int32),
+             "similar": tf.constant([7]), "exclude_seen": tf.constant([True])}
+    like = model(asked)
+    assert float(like["scores"][0, 0]) == pytest.approx(float(fitted.similar[7].max()), rel=1e-5)  # nothing is added to a likeness
