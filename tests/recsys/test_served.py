@@ -198,7 +198,9 @@ def test_lists_are_served_as_they_were_judged_also_to_users_new_since_train(in_t
 
 
 def test_lists_are_judged_again_as_they_were(in_time):
-    check_report(*in_time, "validation", "test")
+    check_report(*in_time, "test")
+    with pytest.raises(ConfigError, match="--split: what those without a history get is learned from this validation split, too"):
+        evaluate(in_time[0], split="validation")
 
 
 def test_what_cannot_be_judged_is_said_at_once(in_time, tmp_path):

@@ -97,7 +97,7 @@ def test_the_report_says_the_protocol_and_whether_baselines_are_beaten(next_item
     notes = " ".join(report["notes"])
     assert "Protocol leave_last_out" in notes and "never a sample" in notes and "the best baseline" in notes and "synthetic" in notes
     rows = {row["of"]: row for row in report["tables"]["test/model_and_baselines"]}
-    assert set(rows) == {"model", "popularity", "item_knn", "ease"}
+    assert set(rows) == {"model", "popularity", "recent", "item_knn", "ease"}
     assert rows["model"]["ndcg@10"] == pytest.approx(report["metrics"]["test/ndcg@10"]["value"])
     assert rows["model"]["ndcg@10"] > rows["popularity"]["ndcg@10"]
 
