@@ -16,6 +16,7 @@ declare({
     "hit_rate": HIGH_SHARE,
     "gini": MetricKind(),
     "head": SHARE,
+    "diversity": MetricKind(),
 })
 
 Count = Annotated[int, Field(ge=1)]

@@ -4,6 +4,7 @@ A list is judged by where the held-out items stand in it; gains are 0 or 1.
 """
 
 import numpy as np
+from scipy import sparse
 
 
 def hits(lists: np.ndarray, held_users: np.ndarray, held_items: np.ndarray, items: int) -> np.ndarray:
@@ -99,3 +100,24 @@ def head(lists: np.ndarray, k: int, counts: np.ndarray) -> np.ndarray:
     popular[1 + order[:max(1, len(order) // 10)]] = True
     top = lists[:, :k]
     return (popular[top] & (top > 0)).sum(axis=1) / np.maximum(1, (top > 0).sum(axis=1))
+
+
+PAIRS = 20_000  # compared at a time
+
+
+def diversity(lists: np.ndarray, k: int, vectors: sparse.csc_matrix) -> np.ndarray:
+    """1 less the mean cosine of two items that are shown together, [users] float64; 1 where fewer than two are (Ziegler et al. 2005).
+
+    Args:
+        vectors: [any, 1 + items], each item's of length 1 or 0, such as who had it in train.
+    """
+    top = np.sort(lists[:, :k], axis=1).astype(np.int64)
+    first, second = np.triu_indices(top.shape[1], 1)
+    pairs = top[:, first] * vectors.shape[1] + top[:, second]
+    there = top[:, first] > 0
+    every, place = np.unique(pairs[there], return_inverse=True)
+    cosines = [np.asarray(vectors[:, part // vectors.shape[1]].multiply(vectors[:, part % vectors.shape[1]]).sum(axis=0)).ravel()
+               for part in np.split(every, range(PAIRS, len(every), PAIRS))]
+    found = np.zeros(pairs.shape)
+    found[there] = np.concatenate([*cosines, np.zeros(0)])[place]
+    return 1.0 - found.sum(axis=1) / np.maximum(1, there.sum(axis=1))

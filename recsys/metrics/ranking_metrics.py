@@ -9,13 +9,14 @@ from pipelines.task.results import Judgement, Metric
 from pipelines.task.units import Units
 from recsys.metrics import baselines, per_user
 from recsys.metrics.rating_metrics import add_verdict, thirds
-from recsys.metrics.users import Held, UserSource
+from recsys.metrics.users import Held, UserSource, spread
 from recsys.settings import RankedEvaluate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 USERS = Units("user")  # an example is a user
+DIVERSE = 1_000  # users whose lists' diversity is computed, at most
 SHOWN = 10  # items of a sample user's list in the report
 
 
@@ -68,9 +69,13 @@ def judge_lists(
     judgement.metrics[f"gini@{lead}"] = Metric(per_user.gini(lists, lead, items), None, None, len(lists), USERS.name)
     judgement.metrics[f"head@{lead}"] = means["model", "head", lead]
     judgement.metrics[f"novelty@{lead}"] = means["model", "novelty", lead]
+    some = spread(len(lists), DIVERSE)
+    diverse = {name: per_user.diversity(one[some], lead, basis.vectors) for name, one in names.items()}
+    judgement.metrics[f"diversity@{lead}"] = _means({("model", "diversity", lead): diverse["model"]}, settings.bootstrap)[
+        "model", "diversity", lead]
     judgement.tables["model_and_baselines"] = [
-        _row(name, values[name][lead], means[name, "ndcg", lead], means[name, "hit_rate", lead], names[name], lead, basis.counts,
-             items) for name in names
+        {**_row(name, values[name][lead], means[name, "ndcg", lead], means[name, "hit_rate", lead], names[name], lead, basis.counts, items),
+         f"diversity@{lead}": float(diverse[name].mean())} for name in names
     ]
     if not several:  # with one item held out, recall is the hit rate and MAP is MRR
         judgement.tables["model_and_baselines"] = [
@@ -183,10 +188,15 @@ def _groups(
     held_items: np.ndarray,
     counts: np.ndarray,
 ) -> list[dict[str, Any]]:
-    """NDCG, hit rate and MRR of model and baselines by the user's visible events, and by the train events of the (rarest) held-out item."""
+    """NDCG, hit rate and MRR of model and baselines by the user's visible events, and by the train events and the age of the (rarest,
+    newest) held-out item."""
     rarest = np.full(len(numbers), np.iinfo(np.int64).max)
     np.minimum.at(rarest, rows, counts[np.maximum(held_items, 0)])
     groups = {"user's events": source.visible_counts[numbers], "held-out item's train events": rarest}
+    if source.basis.days is not None:
+        newest = np.full(len(numbers), np.inf)
+        np.minimum.at(newest, rows, source.basis.days[np.maximum(held_items, 0)])
+        groups["days since the held-out item first came"] = np.floor(newest).astype(np.int64)
     return [
         {
             "group": label,

@@ -16,7 +16,7 @@ from scipy import sparse
 from pipelines.data.source import ArraySource
 from recsys.closed_form import ease, item_knn
 from recsys.closed_form.fitting import described, fit
-from recsys.closed_form.histories import Scores, Value, ages
+from recsys.closed_form.histories import Scores, Value, ages, had
 from recsys.data.catalogue import Catalogue, by_part
 from recsys.data.protocol import NAMES, TEST, TRAIN, VALIDATION
 from recsys.metrics import baselines
@@ -125,6 +125,7 @@ class Basis:
         validation: the validation users, by whom settings are chosen.
         chosen: name of a baseline -> what they chose of it.
         extent, late: see `popular_of_late`.
+        days: [1 + items], how long before the end of train each item first came; None: no times are known.
     """
 
     catalogue: Catalogue
@@ -135,6 +136,7 @@ class Basis:
     fitted: dict[tuple[str, bool], Any] = field(default_factory=dict)
     chosen: dict[str, int] = field(default_factory=dict)
     extent: float = 0.0
+    days: np.ndarray | None = None
     late: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
     @property
@@ -150,6 +152,13 @@ class Basis:
     def allowed(self) -> np.ndarray:
         """[1 + items] bool: candidates; the unknown item is none."""
         return np.arange(self.items + 1) > 0
+
+    @cached_property
+    def vectors(self) -> sparse.csc_matrix:
+        """[1 + users, 1 + items] float32: who had each item in train, of length 1."""
+        matrix = had(self.catalogue.histories((TRAIN,)), self.items)
+        lengths = np.sqrt(np.maximum(np.asarray(matrix.sum(axis=0)).ravel(), 1.0))
+        return (matrix @ sparse.diags(1.0 / lengths)).tocsc()
 
     def value(self, settings: RankedEvaluate, *, newcomers: bool = False) -> Value | None:
         """NDCG at the first cut-off on at most CHOOSING validation users; None where there are none.
@@ -252,6 +261,15 @@ def popular_of_late(catalogue: Catalogue) -> tuple[float, dict[int, tuple[np.nda
     return extent, {many: (of(extent / many, TRAIN), of(extent / many, TRAIN, VALIDATION)) for many in baselines.HALF_LIVES}
 
 
+def known_for(catalogue: Catalogue) -> np.ndarray:
+    """[1 + items] days from the first event of each item in train to the last of all; 0 of the unknown."""
+    there = (catalogue.parts == TRAIN) & (catalogue.items > 0)
+    assert catalogue.log.times is not None
+    times, first = catalogue.log.times[there], np.full(len(catalogue.counts), np.inf)
+    np.minimum.at(first, catalogue.items[there], times)
+    return np.where(np.isfinite(first), times.max() - first, 0.0) / 86_400.0
+
+
 def span(seconds: float) -> str:
     """A length of time in words."""
     unit, size = next(((unit, size) for unit, size in (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0)) if seconds >= size), ("s", 1.0))
@@ -320,7 +338,8 @@ def user_sources(catalogue: Catalogue, *, length: int | None, exclude_seen: bool
     """validation and test, as far as the protocol has them."""
     people = {name: held_out(catalogue, number) for number, name in enumerate(NAMES) if number != TRAIN}
     extent, late = popular_of_late(catalogue) if timely else (0.0, {})
-    basis = Basis(catalogue, titles_of(catalogue), timely, people["validation"], extent=extent, late=late)
+    basis = Basis(catalogue, titles_of(catalogue), timely, people["validation"], extent=extent, late=late,
+                  days=known_for(catalogue) if late else None)
     return {
         name: UserSource(
             held,

@@ -68,6 +68,16 @@ def test_gini_and_head():
     assert per_user.head(np.array([[20, 1], [19, 20], [0, 0]]), 2, counts).tolist() == [0.5, 1.0, 0.0]
 
 
+def test_diversity_is_one_less_the_mean_cosine():
+    who = np.array([[1, 1, 0, 0], [1, 1, 1, 0], [0, 0, 1, 0]], float)  # users by items 1 to 4; nobody had 4
+    matrix = np.c_[np.zeros(3), who / np.sqrt(np.maximum(who.sum(0), 1))]
+    lists = np.array([[1, 2, 3], [2, 1, 0], [4, 1, 0], [3, 0, 0], [0, 0, 0]])
+    found = per_user.diversity(lists, 3, sparse.csc_matrix(matrix))
+    cosines = matrix.T @ matrix
+    assert found[0] == pytest.approx(1 - (cosines[1, 2] + cosines[1, 3] + cosines[2, 3]) / 3)
+    assert found[1:].tolist() == pytest.approx([0.0, 1.0, 1.0, 1.0])
+
+
 def test_recent_popularity_halves_with_age():
     found = baselines.recent(np.array([1, 1, 2, 0]), np.array([0.0, 10.0, 20.0, 20.0]), 3, half_life=10.0)
     assert found.tolist() == [1.0, 0.75, 1.0, 0.0]
