@@ -47,26 +47,28 @@ def rehearse(text: str, overrides: list[str], whole: bool = False) -> dict:
     found = {"xla": session.machine.xla, "host": on_the_host(trained)}
     if whole:
         weights = sum(int(variable.shape.num_elements()) for variable in session.weights)
-        return {**found, "weights": weights, "batch": step.plan.micro, "made": lowered(step, iterator)}
+        return {**found, "weights": weights, "batch": step.plan.micro, "made": lowered(step, iterator, update_too=True)}
     if session.machine.xla:
-        return {**found, "error": None if "dot" in lowered(step, iterator)["gradients"] else "nothing is multiplied"}
+        return {**found, "error": None if "dot" in lowered(step, iterator, update_too=False)["gradients"] else "nothing is multiplied"}
     served = Served(LoadedRun(session.task, session.model, known.experiment, RunFolder(Path()), session.machine, "float32", "rehearsal"),
                     None)
     return {**found, "error": None, "cudnn": cudnn_in(trained), "served with cudnn": cudnn_in(served.signature()),
             "note": session.machine.notes[-1]}
 
 
-def lowered(step: Step, iterator: Any) -> dict[str, str]:
+def lowered(step: Step, iterator: Any, *, update_too: bool) -> dict[str, str]:
     """What XLA compiles of the first step, as StableHLO for a GPU: `gradients`, the pass over its first micro-batch forward and back, and
-    `update`, the chain of links; None of what it does not compile."""
+    `update`, the chain of links; nothing of what it does not compile."""
     found: dict[str, str] = {}
     done: dict[str, Any] = {}
     tables, traced = tables_of(step.model), step._gradients._function.python_function
     held = [table._held for table in tables]
 
-    def lower(what: str, pure: Callable, arguments: tuple) -> None:
+    def lower(what: str, pure: Callable, arguments: tuple) -> Any:
+        """The compiled function, lowered from its one trace."""
         compiled = tf.function(pure, jit_compile=True, autograph=False)
         found[what] = str(compiled.experimental_get_compiler_ir(*arguments)(stage="stablehlo", platform_name="GPU"))
+        return compiled
 
     def gradients(*arguments: Any) -> Any:
         if "zeros" in done:
@@ -83,9 +85,10 @@ def lowered(step: Step, iterator: Any) -> dict[str, str]:
                     table._held = one
 
         given = ([tf.convert_to_tensor(one.variable.value) for one in held], *arguments)
-        if step.machine.xla:
-            lower("gradients", pure, given)
-        sums = tf.function(pure, autograph=False).get_concrete_function(*given).structured_outputs
+        function = lower("gradients", pure, given) if step.machine.xla else tf.function(pure, autograph=False)
+        if not update_too:
+            raise StopIteration
+        sums = function.get_concrete_function(*given).structured_outputs
         done["zeros"] = tf.nest.map_structure(lambda value: tf.zeros([size or 1 for size in value.shape], value.dtype), sums)
         return done["zeros"]
 
@@ -96,10 +99,10 @@ def lowered(step: Step, iterator: Any) -> dict[str, str]:
 
     kept = step._gradients, step.chain._update
     step._gradients, step.chain._update = gradients, update
+    one = tf.constant(1.0)
     try:
-        sums = step._summed(tf.constant(0, tf.int64), step.feed.fetched(iterator, deterministic=False)[0], None)
-        one = tf.constant(1.0)
         with contextlib.suppress(StopIteration):
+            sums = step._summed(tf.constant(0, tf.int64), step.feed.fetched(iterator, deterministic=False)[0], None)
             step.chain.write(Replica(step.machine), tf.constant(0, tf.int64), sums, one, one, 1)
     finally:
         step._gradients, step.chain._update = kept

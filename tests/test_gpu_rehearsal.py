@@ -18,7 +18,7 @@ from tests.finished_run import ROOT
 from tests.test_contract import IMAGE_NUMBERS, MADE, PAIRS, SOUND_NUMBERS, TEXT_NUMBERS
 from tests.vision import boxed_pictures, masked_pictures
 
-pytestmark = pytest.mark.slow(seconds=50)
+pytestmark = pytest.mark.slow(seconds=250)
 
 COMMANDS, TRANSCRIPTION = "speech/quickstart", "speech/yes_no_ctc"
 FEW, WORDS = ("data.limit=40",), "tokens={name: words}"

@@ -267,7 +267,7 @@ def known_for(catalogue: Catalogue) -> np.ndarray:
     assert catalogue.log.times is not None
     times, first = catalogue.log.times[there], np.full(len(catalogue.counts), np.inf)
     np.minimum.at(first, catalogue.items[there], times)
-    return np.where(np.isfinite(first), times.max() - first, 0.0) / 86_400.0
+    return np.where(np.isfinite(first), times.max(initial=0.0) - first, 0.0) / 86_400.0
 
 
 def span(seconds: float) -> str:
