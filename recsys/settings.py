@@ -112,6 +112,8 @@ class InteractionData(TableData):
             found.append(("basket", f"is for protocol: leave_last_out, not {self.protocol}"))
         if self.basket is not None and self.time_key is None and self.source == "table":
             found.append(("basket", "needs the column of the time (data.time_key)"))
+        if self.test_from is not None and self.test is None:
+            found.append(("test_from", "test: null holds nothing out; leave one of the two out"))
         for name in ("test_from", "validation_from"):
             value = getattr(self, name)
             if value is not None and self.protocol != "time":
@@ -387,6 +389,9 @@ class Retrieval(_Lists):
             if getattr(self.model, "closed_form", False) and getattr(self.data, name):
                 text = f"model.name: {self.model.name} knows a user by the ids of the history alone; towers take features"
                 problems.append((f"data.{name}", text))
+        for name in ("recency", "prior"):
+            if getattr(self.model, name, None) and self.data.source == "table" and self.data.time_key is None:
+                problems.append((f"model.{name}", "what is popular of late needs the column of the time (data.time_key)"))
         return problems
 
 

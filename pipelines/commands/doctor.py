@@ -167,7 +167,7 @@ def of_card(name: str, machine: Machine) -> list[Finding]:
         *_tensorflow(machine),
         Finding("card", "ok", f"{name}, compute capability {shown}; computes in {cards.precision(capability)}, with XLA"),
         _kernels(machine, capability),
-        Finding("driver", "note", f"has to be {DRIVER_OF_CUDA.get(cuda, 'one')} or newer, for CUDA {cuda}; a container needs no other"),
+        Finding("driver", "note", f"has to be {DRIVER_OF_CUDA.get(cuda, 'one')} or newer, for CUDA {cuda}; in a container the host's"),
         Finding("cuda", "note", f"CUDA {build.get('cuda_version')} and cuDNN {build.get('cudnn_version')} come with the extra `gpu`",
                 "pip install 'keras-quartet[gpu]'")]
 

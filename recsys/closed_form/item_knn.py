@@ -57,7 +57,7 @@ def fits(histories: Histories) -> bool:
 
 def fit(histories: Histories, items: int, settings: ItemKnn, value: Value | None, *, timely: bool,
         late: Mapping[int, np.ndarray] | None = None) -> FittedKnn:
-    """The nearest items of each, in the order and with the decay, then the recency that validation likes best.
+    """The nearest items of each, in the order and with the decay, then the recency, then the prior that validation likes best.
 
     Args:
         items: how many there are.

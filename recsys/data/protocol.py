@@ -79,6 +79,7 @@ def _fold(log: Log, parts: np.ndarray, data: InteractionData, repetitions: Repet
         train = np.flatnonzero(parts == TRAIN)
         parts[train[np.argsort(draws(len(train), data.split_seed, "folds"), kind="stable")[number - 1::of]]] = TEST
         return parts
+    data = _as_spans(log, parts, data)
     numbers = np.arange(len(log))
     for _ in range(number):
         numbers = numbers[(parts == TRAIN) | (parts == VALIDATION)]
@@ -86,6 +87,18 @@ def _fold(log: Log, parts: np.ndarray, data: InteractionData, repetitions: Repet
     whole = np.full(len(log), LEFT_OUT, np.int8)
     whole[numbers] = parts
     return whole
+
+
+def _as_spans(log: Log, parts: np.ndarray, data: InteractionData) -> InteractionData:
+    """The settings with points in time as spans: an earlier fold is as long as what was held out in `parts`."""
+    if data.protocol != "time" or log.times is None or (data.test_from is None and data.validation_from is None):
+        return data
+    changes, end = {}, float(log.times.max())
+    for name, part in (("test_from", TEST), ("validation_from", VALIDATION)):
+        if np.any(parts == part):
+            begin = float(log.times[parts == part].min())
+            changes[name], end = f"{end - begin:.3f} s", begin
+    return data.model_copy(update=changes)
 
 
 def pairs_of(log: Log) -> np.ndarray:

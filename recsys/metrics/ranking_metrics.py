@@ -153,7 +153,7 @@ def _row(
 
 
 def new_and_known(hits: dict[str, np.ndarray], people: Held, numbers: np.ndarray, rows: np.ndarray, held_items: np.ndarray, k: int,
-                   resamples: int) -> list[dict[str, Any]]:
+                  resamples: int) -> list[dict[str, Any]]:
     """NDCG of model and baselines by whether train knows the user, and of what train knows alone; nothing where it knows everything.
 
     The last row is the warm one: known users, judged by those of their held-out items that train has.

@@ -213,7 +213,6 @@ class Basis:
         self.notes.append(f"Baseline {described(fitted)}, {'chosen on validation' if self.validation else 'as it is by default'}")  # type: ignore[arg-type]
         return fitted
 
-
     def popular(self, *, final: bool) -> np.ndarray:
         """[1 + items] float32: events of each item that may be learned from."""
         events = self.catalogue.histories((TRAIN, VALIDATION) if final else (TRAIN,)).items

@@ -278,3 +278,10 @@ def test_item_knn_with_what_is_popular_of_late_answers_as_it_was_fitted():
              "similar": tf.constant([7]), "exclude_seen": tf.constant([True])}
     like = model(asked)
     assert float(like["scores"][0, 0]) == pytest.approx(float(fitted.similar[7].max()), rel=1e-5)  # nothing is added to a likeness
+
+
+def test_late_needs_times(tmp_path):
+    (tmp_path / "events.csv").write_text("user,item\n1,a\n")
+    text = TEXT.replace("NAME", "item_knn, prior: 0.5").replace("source: synthetic", f"source: table, path: {tmp_path / 'events.csv'}")
+    with pytest.raises(ConfigError, match=r"model.prior: what is popular of late needs the column of the time \(data.time_key\)"):
+        from_text(text, file="a.yaml")

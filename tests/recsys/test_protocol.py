@@ -279,8 +279,23 @@ def test_a_point_in_time_begins_test_and_validation(tmp_path):
         of(test_from="2027-01-01")
 
 
+def test_folds_before_a_point_in_time_are_as_long_as_what_it_holds_out(tmp_path):
+    """A date lies behind all that a fold may learn from."""
+    rows = "".join(f"{number % 5},i{number % 7},{number * 3600}\n" for number in range(100))
+    settings = {"protocol": "time", "rating_key": None, "test_from": 90 * 3600, "validation_from": 80 * 3600}
+    parts = {}
+    for fold in (None, [1, 3], [2, 3]):
+        made, _ = load(experiment(table(tmp_path, f"user,item,time\n{rows}"), data={**settings, "fold": fold}).data, repetitions="count")
+        hours = made.log.times / 3600
+        parts[str(fold)] = [(hours[made.parts == part].min(), hours[made.parts == part].max()) for part in (TRAIN, VALIDATION, TEST)]
+    assert parts["None"] == [(0, 79), (80, 89), (90, 99)]
+    assert parts["[1, 3]"] == [(0, 69), (70, 79), (80, 89)]
+    assert parts["[2, 3]"] == [(0, 59), (60, 69), (70, 79)]
+
+
 @pytest.mark.parametrize(("settings", "says"), [
     ({"protocol": "time", "test_from": "soon"}, r"data.test_from: 'soon' is no time; write a date"),
+    ({"protocol": "time", "test_from": "7 d", "test": None}, "test_from: test: null holds nothing out"),
     ({"test_from": "7 d"}, "test_from: is for protocol: time, not leave_last_out"),
     ({"protocol": "time", "basket": "day"}, "basket: is for protocol: leave_last_out, not time"),
     ({"time_key": None, "basket": "day"}, "basket: needs the column of the time"),
