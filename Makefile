@@ -51,13 +51,14 @@ lint: $(READY)
 docs: $(READY)
 	@$(BIN)/python -m pipelines.config.reference docs
 
-# XLA's CUDA compiler comes with jax, in an environment of its own (1.2 GB). ARGS=--write keeps what came out as the table.
+# XLA's CUDA compiler comes with jax, in an environment of its own (1.2 GB). ARGS=--write keeps what came out in the table; NAMES="vision/digits"
+# chooses.
 cuda: $(READY)
 	@[ -x build/cuda/bin/python ] || $(PYTHON) -m venv build/cuda
 	@build/cuda/bin/python -m pip install --quiet jax==0.10.2 jax-cuda12-plugin==0.10.2 jax-cuda12-pjrt==0.10.2 'nvidia-cuda-nvcc-cu12>=12.9,<13'
 	@rm -rf build/cuda-steps
-	@$(BIN)/python -m benchmarks.cuda lower build/cuda-steps
-	@build/cuda/bin/python -m benchmarks.cuda compile build/cuda-steps
+	@$(BIN)/python -m benchmarks.cuda lower build/cuda-steps $(NAMES)
+	@build/cuda/bin/python -m benchmarks.cuda compile build/cuda-steps $(NAMES)
 	@$(BIN)/python -m benchmarks.cuda compare build/cuda-steps $(ARGS)
 
 # In an environment of its own, so that a lock that cannot be installed can be fixed. Versions stay where pyproject.toml allows them.

@@ -87,7 +87,7 @@ class InteractionData(TableData):
         "if that is more; time: the latest share of all events; random: a random share of all events",
     )
     test_from: str | float | None = setting(
-        None, "protocol time: test begins here: a date and time (2026-09-17, 2026-09-17 14:05), a number as the column has it, or a span "
+        None, "protocol time: test begins here: a date and time (2026-09-17, 2026-09-17 14:05), a number (s since 1970), or a span "
         "before the last event (7 d; d, h, min, s or w); null: the latest share data.test of all events")
     validation_from: str | float | None = setting(
         None, "protocol time: validation begins here, in the same words, a span counting back from where test begins; null: the latest "

@@ -11,7 +11,7 @@ import numpy as np
 from pipelines.base.errors import DataError
 from pipelines.data.divide import ALIASES, POOL_TEST
 from pipelines.data.split import draws
-from recsys.data.log import Log
+from recsys.data.log import Log, index_type
 from recsys.settings import InteractionData, moment
 
 TRAIN, VALIDATION, TEST, LEFT_OUT = 0, 1, 2, -1
@@ -166,7 +166,9 @@ def _leave_last_out(log: Log, validation: float | None, test: bool, once: bool, 
         if count < len(judged):
             judged = judged[np.argsort(draws(len(judged), data.split_seed, "users"), kind="stable")[:count]]
             drawn = f" of {count:,} users, drawn by split_seed {data.split_seed}"
-        parts[order[(back == held) & np.isin(users, judged)]] = VALIDATION
+        chosen = np.zeros(len(counts), bool)
+        chosen[judged] = True
+        parts[order[(back == held) & chosen[users]]] = VALIDATION
     # what repeats an item after something was held out would be known too early
     behind = np.zeros(len(log), bool)
     behind[timely] = _after_held(log.users[timely], parts[timely] != TRAIN)
@@ -200,9 +202,10 @@ def _baskets(users: np.ndarray, times: np.ndarray | None, days: bool) -> tuple[n
     if times is not None:
         stamps = np.floor(times / 86_400.0) if days else times
         ends[:-1] = (users[1:] != users[:-1]) | (stamps[1:] != stamps[:-1])
-    counts = np.bincount(users, weights=ends).astype(np.int64)
-    ended = np.cumsum(ends) - ends  # baskets before that of the event, of all users
-    return counts, np.cumsum(counts)[users] - 1 - ended
+    kind = index_type(len(users))
+    counts = np.bincount(users[ends])
+    ended = np.cumsum(ends, dtype=kind) - ends  # baskets before that of the event, of all users
+    return counts, np.cumsum(counts, dtype=kind)[users] - 1 - ended
 
 
 def _after_held(users: np.ndarray, held: np.ndarray) -> np.ndarray:
