@@ -189,14 +189,17 @@ def _groups(
     counts: np.ndarray,
 ) -> list[dict[str, Any]]:
     """NDCG, hit rate and MRR of model and baselines by the user's visible events, and by the train events and the age of the (rarest,
-    newest) held-out item."""
-    rarest = np.full(len(numbers), np.iinfo(np.int64).max)
-    np.minimum.at(rarest, rows, counts[np.maximum(held_items, 0)])
-    groups = {"user's events": source.visible_counts[numbers], "held-out item's train events": rarest}
+    newest) held-out item that train has; 0 where it has none of them."""
+    there, known = rows[held_items > 0], held_items[held_items > 0]
+
+    def least(values: np.ndarray) -> np.ndarray:
+        found = np.full(len(numbers), np.inf)
+        np.minimum.at(found, there, values[known])
+        return np.where(np.isfinite(found), np.floor(found), 0.0).astype(np.int64)
+
+    groups = {"user's events": source.visible_counts[numbers], "held-out item's train events": least(counts)}
     if source.basis.days is not None:
-        newest = np.full(len(numbers), np.inf)
-        np.minimum.at(newest, rows, source.basis.days[np.maximum(held_items, 0)])
-        groups["days since the held-out item first came"] = np.floor(newest).astype(np.int64)
+        groups["days since the held-out item first came"] = least(source.basis.days)
     return [
         {
             "group": label,
