@@ -59,7 +59,7 @@ cuda: $(READY)
 	@rm -rf build/cuda-steps
 	@$(BIN)/python -m benchmarks.cuda lower build/cuda-steps $(NAMES)
 	@build/cuda/bin/python -m benchmarks.cuda compile build/cuda-steps $(NAMES)
-	@$(BIN)/python -m benchmarks.cuda compare build/cuda-steps $(ARGS)
+	@$(BIN)/python -m benchmarks.cuda compare build/cuda-steps $(NAMES) $(ARGS)
 
 # In an environment of its own, so that a lock that cannot be installed can be fixed. Versions stay where pyproject.toml allows them.
 lock:

@@ -14,6 +14,7 @@ import argparse
 import collections
 import csv
 import json
+import math
 import os
 import re
 import sys
@@ -24,7 +25,6 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "benchmarks" / "results" / "cuda.csv"
-PRESETS = Path("~/.keras/presets").expanduser()
 LIMITED = ("data.limit=2048",)
 
 
@@ -238,7 +238,7 @@ def compile_all(folder: Path, names: list[str]) -> None:
 def unpacked(text: str) -> str:
     """StableHLO with a byte for each truth value of its constants, as MLIR reads them by now, where TensorFlow writes eight in one."""
     def bytes_of(found: re.Match) -> str:
-        count, packed = product(int(size) for size in found[2].split("x") if size), bytes.fromhex(found[1])
+        count, packed = math.prod(int(size) for size in found[2].split("x") if size), bytes.fromhex(found[1])
         if len(packed) == count:
             return found[0]
         each = "".join("01" if packed[place // 8] >> place % 8 & 1 else "00" for place in range(count))
@@ -290,12 +290,12 @@ def products(text: str) -> tuple[float, float]:
         left, right, result = ([int(size) for size in sizes.split("x") if size] for sizes, _ in types[:3])
         if "dot_general" in line:
             places = re.search(r"contracting_dims = \[([\d, ]*)\] x", line)
-            summed = product(left[int(place)] for place in re.findall(r"\d+", places[1])) if places else 1
+            summed = math.prod(left[int(place)] for place in re.findall(r"\d+", places[1])) if places else 1
         else:
             kernel = re.search(r"x\[([^\]]*)\]->", line)
             assert kernel is not None, line
-            summed = product(size for size, name in zip(right, kernel[1].split(",")) if name.strip() != "o")
-        operations = 2.0 * product(result) * summed
+            summed = math.prod(size for size, name in zip(right, kernel[1].split(",")) if name.strip() != "o")
+        operations = 2.0 * math.prod(result) * summed
         total += operations
         wide += operations if types[0][1] in ("f32", "f64") else 0.0
     return total, wide
@@ -314,13 +314,6 @@ def needed(text: str) -> list[str]:
             wanted.update(re.findall(r"%\w+", takes if equals else line))
             kept.append(line)
     return kept
-
-
-def product(values: Any) -> int:
-    result = 1
-    for value in values:
-        result *= value
-    return result
 
 
 def table(folder: Path) -> list[dict[str, str]]:
@@ -394,17 +387,17 @@ def moved(was: str, now: str, least: float) -> bool:
     return abs(one - other) > 0.1 * max(one, other) + least
 
 
-def compare(folder: Path, write: bool) -> None:
+def compare(folder: Path, names: list[str], write: bool) -> None:
+    """Prints what differs from the table that is kept, and ends with status 1 where anything does; `write`: keeps what came out instead."""
     rows = table(folder)
     if write:
         from datetime import date
 
         from tests.test_gpu_rehearsal import CASES
 
-        new = {row["experiment"] for row in rows}  # what was not compiled this time keeps its rows
+        new = {row["experiment"] for row in rows}  # what was not compiled keeps its rows
         rows += [row for row in kept() if row["experiment"] not in new and row["experiment"] in {*GIVEN, *CASES}]
         rows.sort(key=lambda row: row["experiment"])
-
         with open(TABLE, "w", newline="", encoding="utf-8") as file:
             file.write("# The first training step of each shipped experiment, and of every model (small), as XLA compiles it for a card "
                        f"without one; a loop counts once, arithmetic is that of products. By make cuda, {date.today()}.\n")
@@ -412,7 +405,9 @@ def compare(folder: Path, write: bool) -> None:
             writer.writeheader()
             writer.writerows(rows)
         return
-    found = differences(kept(), rows)
+    new = {row["experiment"] for row in rows}
+    missing = {row["experiment"] for row in kept()} - new if not names else set()
+    found = [*differences(kept(), rows), *(f"{name}: has rows, and was not compiled" for name in sorted(missing))]
     print("\n".join(found) or f"{len(rows)} rows, as {TABLE.relative_to(ROOT)} has them")
     if found:
         raise SystemExit(1)
@@ -422,16 +417,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("lower", "compile", "compare"))
     parser.add_argument("folder", type=Path)
-    parser.add_argument("names", nargs="*", help="shipped experiments; all where none is named")
+    parser.add_argument("names", nargs="*", help="shipped experiments and models; all where none is named")
     parser.add_argument("--files", type=Path, default=Path("~/quartet-files"), help="data sets as their owners publish them")
     parser.add_argument("--write", action="store_true", help="keep the table")
     asked = parser.parse_args()
     if asked.what == "lower":
-        lower(asked.folder, asked.names or sorted(GIVEN), asked.files.expanduser())
+        lower(asked.folder, asked.names, asked.files.expanduser())
     elif asked.what == "compile":
         compile_all(asked.folder, asked.names)
     else:
-        compare(asked.folder, asked.write)
+        compare(asked.folder, asked.names, asked.write)
 
 
 if __name__ == "__main__":
