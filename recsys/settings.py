@@ -1,7 +1,6 @@
 """The settings of recommendation: interactions, protocols, models. Imports no TensorFlow."""
 
 import re
-from datetime import datetime, timezone
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -35,11 +34,9 @@ def moment(text: str | float, last: float) -> float | None:
         return float(text)
     if found := re.fullmatch(r"(\d+(?:\.\d+)?) ?(s|min|h|d|w)", text.strip()):
         return last - float(found[1]) * SPANS[found[2]]
-    try:
-        read = datetime.fromisoformat(text.strip())
-    except ValueError:
-        return None
-    return (read if read.tzinfo else read.replace(tzinfo=timezone.utc)).timestamp()
+    from pipelines.data.times import iso  # and with it pyarrow, which few commands need
+
+    return iso(text.strip())
 
 
 IMPLICIT_SOURCES, RATED_SOURCES = Variants("source", "source"), Variants("source", "source")

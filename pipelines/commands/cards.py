@@ -16,10 +16,13 @@ CARDS: dict[str, tuple[int, int]] = {
 KEEP = "CUDA_CACHE_MAXSIZE=4294967296 keeps all of it; in a container, mount ~/.nv/ComputeCache"
 
 
-class Meets(NamedTuple):
-    """What is said of a card; `state` as of the doctor's findings."""
+State = Literal["ok", "note", "warning", "broken"]
 
-    state: Literal["ok", "note", "warning", "broken"]
+
+class Meets(NamedTuple):
+    """What the doctor finds of a card."""
+
+    state: State
     text: str
     remedy: str = ""
 
@@ -66,11 +69,6 @@ def kernels(capability: tuple[int, int], built: Sequence[str], cache_off: bool =
     if cache_off:
         return Meets("warning", f"{text}, and at every later one, since its cache is off", "unset CUDA_CACHE_DISABLE")
     return Meets("note", f"{text}, which takes minutes", KEEP)
-
-
-def precision(capability: tuple[int, int] | None) -> str:
-    """What `train.precision: auto` takes there."""
-    return "bfloat16" if capability and capability >= (8, 0) else "float16" if capability and capability >= (7, 0) else "float32"
 
 
 def _number(name: str) -> tuple[int, int]:

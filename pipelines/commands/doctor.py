@@ -8,14 +8,14 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pipelines.commands import cards
+from pipelines.commands.cards import State
 from pipelines.machine.environment import DISTRIBUTION
 from pipelines.machine.hardware import HIDING, Machine, gather
-from pipelines.machine.precision import FASTER
+from pipelines.machine.precision import FASTER, of_capability
 
-State = Literal["ok", "note", "warning", "broken"]
 FLAGS = ("avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8", "neon", "asimd", "bf16")
 LOW_MEMORY, LOW_DISK = 4 << 30, 5 << 30
 DRIVER_OF_CUDA = {12: 525, 13: 580}  # oldest driver of each major version of CUDA (NVIDIA, CUDA compatibility)
@@ -145,7 +145,7 @@ def _one_gpu(gpu: dict[str, Any]) -> Finding:
     room = f", {free / 2**30:.1f} of {total / 2**30:.1f} GiB free" if free is not None and total else ""
     if free is not None and total and free < 0.5 * total:
         return Finding(gpu["name"], "warning", f"{title}{room}: other processes hold the rest", "nvidia-smi names them")
-    precision = cards.precision(tuple(capability) if capability else None)
+    precision = of_capability(tuple(capability) if capability else (0, 0))
     return Finding(gpu["name"], "ok", f"{title}{room}; computes in {precision}, with XLA")
 
 
@@ -165,7 +165,7 @@ def of_card(name: str, machine: Machine) -> list[Finding]:
     cuda = int(str(build.get("cuda_version", "0")).partition(".")[0])
     return [
         *_tensorflow(machine),
-        Finding("card", "ok", f"{name}, compute capability {shown}; computes in {cards.precision(capability)}, with XLA"),
+        Finding("card", "ok", f"{name}, compute capability {shown}; computes in {of_capability(capability)}, with XLA"),
         _kernels(machine, capability),
         Finding("driver", "note", f"has to be {DRIVER_OF_CUDA.get(cuda, 'one')} or newer, for CUDA {cuda}; in a container the host's"),
         Finding("cuda", "note", f"CUDA {build.get('cuda_version')} and cuDNN {build.get('cudnn_version')} come with the extra `gpu`",

@@ -82,7 +82,7 @@ def read_times(values: pa.ChunkedArray, how: str = "auto") -> Times:
     read: dict[str, Callable[[str], float | None]] = {
         "day_first": lambda text: _dated(text, "day"), "month_first": lambda text: _dated(text, "month"),
         "year_first": lambda text: _dated(text, "year")}
-    reader = read.get(how, lambda text: _iso(text) if (number := number_of(text)) is None else number)
+    reader = read.get(how, lambda text: iso(text) if (number := number_of(text)) is None else number)
     known = np.array([*(np.nan if (second := reader(text)) is None else second for text in texts), np.nan], np.float64)
     return _result(values, known[where], how, ambiguous)
 
@@ -153,7 +153,7 @@ def _unit(numbers: np.ndarray) -> str | None:
 
 def _notation(texts: list[str]) -> tuple[str, bool]:
     """How dates are written, and whether day and month are ambiguous."""
-    if sum(_iso(text) is not None for text in texts[:200]) * 2 >= len(texts[:200]):
+    if sum(iso(text) is not None for text in texts[:200]) * 2 >= len(texts[:200]):
         return "iso", False
     dates = [match for text in texts if (match := _DATE.match(text))]
     if sum(len(match[1]) == 4 for match in dates) * 2 > len(dates):
@@ -167,7 +167,8 @@ def _notation(texts: list[str]) -> tuple[str, bool]:
     return ("month_first", True) if dates else ("day_first" if any(_named(text) is not None for text in texts[:200]) else "iso", False)
 
 
-def _iso(text: str) -> float | None:
+def iso(text: str) -> float | None:
+    """A date, or date and time, in ISO's notation: s since 1970, without a zone in UTC; None: it is none."""
     try:
         when = datetime.fromisoformat(re.sub(r"(?<=\d)[Zz]$", "+00:00", text).replace(" UTC", "+00:00"))
     except ValueError:

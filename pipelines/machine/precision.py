@@ -17,12 +17,9 @@ def fastest(on_gpu: bool, gpus: list[Any]) -> tuple[str, str]:
         import tensorflow as tf
 
         capability = min(tf.config.experimental.get_device_details(gpu).get("compute_capability", (0, 0)) for gpu in gpus)
-        version = ".".join(map(str, capability))
-        if capability >= (8, 0):
-            return "bfloat16", f"the GPU has bfloat16 tensor cores (compute capability {version})"
-        if capability >= (7, 0):
-            return "float16", f"the GPU has float16 tensor cores (compute capability {version})"
-        return "float32", f"the GPU has no tensor cores (compute capability {version})"
+        precision = of_capability(capability)
+        cores = "no" if precision == "float32" else precision
+        return precision, f"the GPU has {cores} tensor cores (compute capability {'.'.join(map(str, capability))})"
     if platform.machine() not in ("x86_64", "AMD64", "aarch64", "arm64"):
         return "float32", f"no bfloat16 measured on {platform.machine()}"
     known = instructions()
@@ -30,6 +27,11 @@ def fastest(on_gpu: bool, gpus: list[Any]) -> tuple[str, str]:
         return "float32", "the processor has no instructions for bfloat16"
     gain = _kept_gain()
     return "bfloat16" if gain >= FASTER else "float32", f"a convolution is {speed(gain, 'bfloat16')} here"
+
+
+def of_capability(capability: tuple[int, int]) -> str:
+    """The fastest precision that is safe on a GPU of a compute capability."""
+    return "bfloat16" if capability >= (8, 0) else "float16" if capability >= (7, 0) else "float32"
 
 
 def _kept_gain() -> float:

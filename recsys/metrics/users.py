@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 from scipy import sparse
 
+from pipelines.base.formatting import duration
 from pipelines.data.source import ArraySource
 from recsys.closed_form import ease, item_knn
 from recsys.closed_form.fitting import described, fit
@@ -228,8 +229,8 @@ class Basis:
             liked = {many: value(scores) for many, (scores, _) in self.late.items()}
             many = max(liked, key=lambda one: liked[one])
             if liked[many] > value(popular):
-                note = (f"Who has no history gets what was popular of late: an event counts half for every {span(self.extent / many)} of "
-                        "its age, chosen on validation")
+                note = ("Who has no history gets what was popular of late: an event counts half for every "
+                        f"{duration(self.extent / many)} of its age, chosen on validation")
                 return *self.late[many], [note]
         return popular, self.popular(final=True), []
 
@@ -241,7 +242,7 @@ class Basis:
             tried, value = list(self.late), self.value(settings)
             self.chosen["recent"] = max(tried, key=lambda one: value(self.late[one][0])) if value else tried[1]
             self.notes.append("Baseline recent: popularity, an event counts half for every "
-                              f"{span(self.extent / self.chosen['recent'])} of its age"
+                              f"{duration(self.extent / self.chosen['recent'])} of its age"
                               + (", chosen on validation" if value else ""))
         return self.late[self.chosen["recent"]][int(final)]
 
@@ -267,12 +268,6 @@ def known_for(catalogue: Catalogue) -> np.ndarray:
     times, first = catalogue.log.times[there], np.full(len(catalogue.counts), np.inf)
     np.minimum.at(first, catalogue.items[there], times)
     return np.where(np.isfinite(first), times.max(initial=0.0) - first, 0.0) / 86_400.0
-
-
-def span(seconds: float) -> str:
-    """A length of time in words."""
-    unit, size = next(((unit, size) for unit, size in (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0)) if seconds >= size), ("s", 1.0))
-    return f"{seconds / size:.3g} {unit}"
 
 
 class UserSource(ArraySource):
