@@ -122,6 +122,7 @@ def shipped() -> list[str]:
 def lower(folder: Path, names: list[str], data: Path) -> None:
     """Writes NAME.gradients.mlir and NAME.update.mlir, and lowered.json with what is said of each."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    from pipelines.base.errors import ConfigError, DataError
     from tests import rehearsal, test_gpu_rehearsal
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -136,8 +137,9 @@ def lower(folder: Path, names: list[str], data: Path) -> None:
         for name in names or cases:
             try:
                 found = rehearsal.rehearse(*cases[name], whole=True)
-            except Exception as error:
-                raise SystemExit(f"{name}: {error}") from error
+            except (ConfigError, DataError) as error:  # its data or encoder is not here; `compare` says so again
+                print(f"{name}: left out: {error}", flush=True)
+                continue
             for what, text in found.pop("made").items():
                 (folder / f"{file_name(name)}.{what}.mlir").write_text(text, encoding="utf-8")
             known[name] = found

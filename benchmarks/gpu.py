@@ -3,6 +3,7 @@
     python -m benchmarks.gpu vision/imagenet_resnet50 nlp/imdb_minilm_whole      # a process each, half a minute each on a card
     python -m benchmarks.gpu recsys/quickstart --set train.xla=on                # key=value for all of them
     python -m benchmarks.gpu vision/digits --replicas 2                          # two logical GPUs on one card, in float32, beside one
+    python -m benchmarks.gpu recsys/quickstart --no-cudnn                        # GRU and LSTM by XLA's loop in place of cuDNN
 
 Prints examples/s, the time of a step, what the products of a step make of it in TFLOP/s, and the most memory that was held beside the bytes
 that were predicted (benchmarks/results/cuda.csv); with --replicas how far the loss of the last step is from one device's. Data as
@@ -24,10 +25,14 @@ from benchmarks.product import machine
 STEPS = 20
 
 
-def child(name: str, steps: int, replicas: int, overrides: list[str], files: Path) -> None:
+def child(name: str, steps: int, replicas: int, overrides: list[str], files: Path, cudnn: bool) -> None:
     """Prints one line of JSON."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import keras
     import tensorflow as tf
+
+    if not cudnn:  # Keras then takes its own loop, which XLA compiles
+        sys.modules[keras.src.backend.cudnn_ok.__module__]._is_gpu_available = lambda: False
 
     cards = tf.config.list_physical_devices("GPU")
     if cards and replicas > 1:  # of one card
@@ -61,10 +66,10 @@ def child(name: str, steps: int, replicas: int, overrides: list[str], files: Pat
                       "precision": session.machine.precision}))
 
 
-def measured(name: str, steps: int, replicas: int, overrides: list[str], files: Path) -> dict:
+def measured(name: str, replicas: int, overrides: list[str], asked: argparse.Namespace) -> dict:
     """Of a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.gpu", name, "--child", "--steps", str(steps), "--replicas", str(replicas),
-               "--files", str(files), "--set", *overrides]
+    command = [sys.executable, "-m", "benchmarks.gpu", name, "--child", "--steps", str(asked.steps), "--replicas", str(replicas),
+               "--files", str(asked.files), *(["--no-cudnn"] if asked.no_cudnn else []), "--set", *overrides]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\n{done.stderr[-3000:]}")
@@ -94,19 +99,19 @@ def main() -> None:
     parser.add_argument("--replicas", type=int, default=1)
     parser.add_argument("--files", type=Path, default=Path("~/quartet-files"))
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--no-cudnn", action="store_true", help="recurrent layers by XLA")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    files = asked.files.expanduser()
     if asked.child:
-        child(asked.names[0], asked.steps, asked.replicas, asked.set, files)
+        child(asked.names[0], asked.steps, asked.replicas, asked.set, asked.files.expanduser(), not asked.no_cudnn)
         return
     print(machine(), flush=True)
     for name in asked.names:
         overrides = [*asked.set, *(["train.precision=float32", "train.xla=off"] if asked.replicas > 1 else [])]
-        found = measured(name, asked.steps, asked.replicas, overrides, files)
+        found = measured(name, asked.replicas, overrides, asked)
         print(said(name, found), flush=True)
         if asked.replicas > 1:
-            alone = measured(name, asked.steps, 1, overrides, files)
+            alone = measured(name, 1, overrides, asked)
             apart = abs(found["loss"] - alone["loss"])
             print(f"{name}: {asked.replicas} replicas and one device: {apart:.2g} apart in the loss of step {asked.steps + 3}", flush=True)
 

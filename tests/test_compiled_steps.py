@@ -3,6 +3,8 @@
 import pytest
 
 from benchmarks import cuda
+from pipelines.commands.cards import named
+from tests.finished_run import ROOT
 from tests.test_gpu_rehearsal import BY_CUDNN, CASES
 
 DOT = "contracting_dims = [1] x [0], precision = [DEFAULT, DEFAULT] : (tensor<8x32xf32>, tensor<32x10xf32>) -> tensor<8x10xf32> loc(#loc2)"
@@ -68,6 +70,20 @@ def test_what_the_table_promises():
             assert memory < cuda.CARDS[row["card"]].memory / 2**20, name
 
 
+def test_the_page_has_the_rows_of_the_table():
+    page = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8").splitlines()
+    lines = [[cell.strip() for cell in line.strip("| ").split("|")] for line in page if line.startswith("| `")]
+    rows = {row["experiment"]: row for row in cuda.kept() if row["card"] == "A100"}
+    assert len(lines) == 12
+    for name, batch, gigaflop, wide, memory, *counts in lines:
+        row = rows[name.strip("`")]
+        assert int(batch.replace(",", "")) == int(row["batch"]), name
+        assert float(gigaflop.replace(",", "")) == float(row["gigaflop"]), name
+        assert wide == f"{float(row['float32'].rstrip('%')):.0f} %", name
+        assert int(memory.replace(",", "")) == round(float(row["argument_mib"]) + float(row["temporary_mib"])), name
+        assert [count.replace(",", "") for count in counts] == [row[one] for one in ("kernels", "cudnn", "cublas", "update_kernels")], name
+
+
 def test_products_are_counted_where_something_needs_them():
     dense, convolution = 2 * 8 * 10 * 32, 2 * (8 * 8 * 8 * 4) * (3 * 3 * 3)
     assert cuda.products(STEP) == (dense + convolution, dense)
@@ -100,4 +116,5 @@ def test_what_moved_is_said():
 def test_a_card_is_described_as_it_is():
     for name, card in cuda.CARDS.items():
         text = cuda.described(name)
+        assert named(name) == card.capability
         assert f"major: {card.capability[0]} minor: {card.capability[1]}" in text and f"device_memory_size: {card.memory}" in text
