@@ -78,6 +78,7 @@ GIVEN: dict[str, tuple[str, ...]] = {
     "nlp/table": ("data.path=MADE/texts.csv",),
     "nlp/tags": files("tags/wnut17"),
     "nlp/translation": files("multi30k"),
+    "recsys/bandit": files("bandit/random/men/men.csv"),
     "recsys/clicks": ("data.path=MADE/clicks.csv", "data.min_count=1"),
     "recsys/movielens_rating": (),
     "recsys/movielens_retrieval": (),

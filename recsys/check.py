@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from pipelines.config.schema import Experiment
 from pipelines.data.check import Check, Finding
@@ -13,9 +14,11 @@ from recsys.data.log import Log
 from recsys.data.protocol import NAMES, TEST, TRAIN, VALIDATION, repeating, when
 from recsys.data.sources import read_log
 from recsys.data.splits import load, repetitions_of
-from recsys.settings import InteractionData
+from recsys.metrics.off_policy import UNLIKE
+from recsys.settings import InteractionData, LoggedData
 
 FEW = 5  # events below which users and items say little
+FEW_REWARDS = 100  # below which little can be learned from a log
 MANY = 0.2  # share of repetitions or ties that is worth a warning
 
 
@@ -38,6 +41,8 @@ def check_interactions(experiment: Experiment, progress: Callable[[int, int], No
         findings += _repetitions(log)
         findings += _few(log)
     findings += _times(log, data)
+    if isinstance(data, LoggedData):
+        findings += _logged(log)
     catalogue, notes = load(lenient, repetitions=repetitions_of(experiment))
     findings += _cold(catalogue.items, catalogue.users, catalogue.parts, catalogue.log)
     findings += _leaks(catalogue.log, catalogue.parts, data)
@@ -60,7 +65,7 @@ def check_interactions(experiment: Experiment, progress: Callable[[int, int], No
     return Check(log.place, splits, sorted(findings, key=lambda finding: order[finding.level]))
 
 
-CHECKS = dict.fromkeys(("recsys.ranking", "recsys.retrieval", "recsys.sequential"), check_interactions)
+CHECKS = dict.fromkeys(("recsys.ranking", "recsys.retrieval", "recsys.sequential", "recsys.bandit"), check_interactions)
 
 
 def _measures(log: Log, mask: np.ndarray) -> dict[str, dict[str, float]]:
@@ -104,6 +109,32 @@ def _repetitions(log: Log) -> list[Finding]:
                 f"{more:,} further events follow another of the same user and item, and are no new item of that user",
             )
         )
+    return findings
+
+
+def _logged(log: Log) -> list[Finding]:
+    """Of choices that were logged: rewards, propensities, and rows that stand there twice."""
+    findings: list[Finding] = []
+    columns = {name: log.features[name] for name in log.features.column_names if not pa.types.is_nested(log.features[name].type)}
+    arrays = {"user": log.users, "item": log.items, "time": log.times, "reward": log.ratings, "propensity": log.propensities}
+    whole = pa.table({**{f" {name}": value for name, value in arrays.items() if value is not None}, **columns})
+    again = len(log) - whole.group_by(whole.column_names).aggregate([]).num_rows
+    if again:
+        findings.append(Finding("warning" if again >= 0.01 * len(log) else "note",
+                                f"{again:,} of {len(log):,} choices ({again / len(log):.0%}) repeat another in everything"))
+    if log.ratings is not None and log.item_ids is not None:
+        earned = int(np.sum(log.ratings != 0))
+        findings.append(Finding("warning" if earned < FEW_REWARDS else "note",
+                                f"{earned:,} of {len(log):,} choices ({earned / len(log):.2%}) earned something, {log.ratings.mean():.4g} "
+                                f"on average; there are {len(log.item_ids):,} actions"))
+    if log.propensities is not None and log.item_ids is not None:
+        inverse = 1 / log.propensities
+        mean, error = float(inverse.mean()), float(inverse.std() / np.sqrt(len(inverse)))
+        least = float(log.propensities.min())
+        findings.append(Finding("note", f"propensities from {least:.3g} to {float(log.propensities.max()):.3g}"))
+        if abs(mean - len(log.item_ids)) > max(UNLIKE * error, 0.05 * len(log.item_ids)):
+            findings.append(Finding("warning", f"1 / propensity averages {mean:.3g} where {len(log.item_ids):,}, the number of actions, is "
+                                    "expected: these are not the probabilities of the choices, or not every action could be chosen"))
     return findings
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked, Draft, Entry, Way, section
+from pipelines.config.yaml_text import inline
 from pipelines.data.columns import role_of
 from pipelines.data.frame import COMMENTS
 from pipelines.data.kinds import first, not_used
@@ -15,7 +16,7 @@ from pipelines.data.tables import is_table
 from recsys.data.inspection import ROLES as ROLES
 from recsys.data.inspection import Seen, look
 
-TASKS = ("sequential", "retrieval", "ranking", "lists")
+TASKS = ("sequential", "retrieval", "ranking", "bandit", "lists")
 BASKETS = 0.1  # share of users with several events at their last moment from which these are one basket
 EASE_USERS, EASE_ITEMS, EASE_EVENTS = 300_000, 100_000, 20_000_000  # from any of these on EASE would take too much memory or time
 
@@ -27,6 +28,8 @@ def draft(path: Path, asked: Asked) -> Draft:
     seen.files = files
     seen.notes += [f"Not used: {', '.join(rest)}."] if rest else []
     task = _task(seen, asked)
+    if task == "bandit":
+        return _bandit(path, seen)
     if task != "ranking" and (seen.user is None or seen.item is None):
         raise DataError(f"{path}: lists need users and items; name their columns with --user and --item")
     if task == "ranking" and seen.rating is None and seen.click is None:
@@ -63,6 +66,8 @@ def _task(seen: Seen, asked: Asked) -> str:
     lists = "sequential" if seen.time else "retrieval"
     if asked.task is not None:
         return lists if asked.task == "lists" else asked.task
+    if seen.propensity is not None:
+        return "bandit"
     return "ranking" if seen.rating or seen.click else lists
 
 
@@ -78,10 +83,10 @@ def _described(seen: Seen, task: str) -> list[str]:
     frame = seen.frame
     lines = [f"Found: {frame.rows:,} rows; columns {first(frame.names)}." if frame.header else
              f"Found: {frame.rows:,} rows of {len(frame.names)} columns, which the file does not name."]
-    for what, name in (("users", seen.user), ("items", seen.item)):
+    for what, name in (("users", seen.user), ("actions" if task == "bandit" else "items", seen.item)):
         if name:
             lines.append(f"{frame.facts[name].distinct:,} {what} in column {seen.called(name)}.")
-    features = [*seen.numbers, *seen.categories] if task == "ranking" else []
+    features = [*seen.numbers, *seen.categories] if task in ("ranking", "bandit") else []
     rest = not_used([seen.called(name) for name in frame.names],
                     [seen.called(name) for name in (*seen.roles.values(), *features) if name is not None])
     return [*lines, *rest, *seen.notes]
@@ -253,3 +258,43 @@ def _table(path: Path) -> tuple[Path, dict[str, Path], list[str]]:
         raise DataError(f"{path}: holds {len(tables)} tables ({', '.join(file.name for file in tables[:6])}); name the one with the "
                         "interactions" if tables else f"{path}: holds no table (.csv, .tsv, .dat, .jsonl, .parquet)")
     return tables[0], {}, others
+
+
+def _bandit(path: Path, seen: Seen) -> Draft:
+    if seen.propensity is None or seen.item is None or not (seen.click or seen.rating):
+        raise DataError(f"{path}: learning from logged choices needs an action (--item), what it earned (--label, --rating) and a column "
+                        "that is called like its propensity: how probable the choice was, above 0 and at most 1")
+    keys = seen.keys
+    entries: list[Entry] = [("source", "table", ""), ("path", str(path), "" if path.is_absolute() else "from the current directory")]
+    entries += [(key, value, COMMENTS.get(key, "")) for key, value in seen.frame.settings.items()]
+    entries += [("item_key", keys["item"], "the action that was chosen"),
+                ("rating_key", keys.get("click") or keys["rating"], "what it earned"),
+                ("propensity_key", keys["propensity"], "how probable the choice was")]
+    entries += [("user_key", keys["user"], "whose choices are drawn together for intervals")] if seen.user else []
+    entries += [("time_key", keys["time"], "")] if seen.time else []
+    entries += [("time_format", seen.time_format, seen.time_comment)] if seen.time and seen.time_format else []
+    categories = [*([seen.position] if seen.position else []), *seen.categories]
+    entries += [("position_key", seen.position, "the place in a list")] if seen.position else []
+    entries += [(key, value, "the context") for key, value in (("numbers", seen.numbers), ("categories", categories)) if value]
+    if seen.frame.lost.count or seen.unread:
+        entries.append(("on_bad_example", "skip", COMMENTS["on_bad_example"]))
+    if seen.split or seen.files:
+        entries += _division(seen, "bandit")
+    else:
+        entries += [("protocol", "time", "the latest choices are test; or random") if seen.time else ("protocol", "random", ""),
+                    ("validation", 0.2, "share of all: how far the policy leaves the log's"),
+                    ("test", 0.2, "share of all; judged once, at the end")]
+    training = bandit_training(seen.frame.rows)
+    body = "\n".join([
+        "task: recsys.bandit".ljust(30) + "# which action to choose, learned from logged choices; --task ranking: how probable a click is",
+        section("data", entries), "model:", "  name: policy", "loss: {name: doubly_robust}   # or ips, direct",
+        "train:", *(f"  {key}: {inline(value)}" for key, value in training.items())])
+    return Draft(f"A policy from the choices logged in {path.name}.", tuple(_described(seen, "bandit")), body,
+                 "the logging policy, even choices, and the best action of all, on the same test", parts=False, stands=False)
+
+
+def bandit_training(rows: int) -> dict[str, object]:
+    """The training of a policy on a log of so many choices."""
+    batch = 64 if rows < 2_000 else 256 if rows < 50_000 else 2048
+    return {"epochs": min(40, max(5, round(1500 * batch / max(1, rows)))), "batch_size": batch,
+            "optimizer": {"name": "adamw", "weight_decay": 0.1}, "learning_rate": {"peak": 0.005, "schedule": "cosine", "warmup": 0.05}}

@@ -212,6 +212,11 @@ augment: {flip: true, scale: [0.8, 1.2]}
 THINGS = BOXES.replace("vision.detection", "vision.instances").replace("source: table", "source: masks")
 FOUND = ("train.epochs=8", "train.learning_rate.peak=0.01")  # so that some boxes are found, and AP has an interval
 EASE = f"task: recsys.retrieval{MADE}model: {{name: ease, rank: 32}}"
+CHOICES = """
+task: recsys.bandit
+data: {source: synthetic, time_key: time, numbers: [x0, x1, x2], categories: [device], validation: 0.1, test: 0.1, limit: 2000}
+model: {name: policy}
+"""
 FACTORS = f"task: recsys.ranking{MADE}model: {{name: factors}}"
 
 
@@ -268,6 +273,8 @@ CASES = {
         numbers_made.verses),
     "nlp.dialogue": Case(DIALOGUES, (), texts, tiny.chatting, numbers_made.dialogues),
     "nlp.translation": Case(TRANSLATIONS, (), texts, data=numbers_made.translations),
+    "recsys.bandit": Case(CHOICES, (), lambda folder, splits: [
+        '{"x0": 0.3, "device": "phone", "request": "7"}', '{"x1": -1, "request": "8", "exclude": ["a1", "a2"]}']),
     "recsys.ranking": Case(RANKING, (), lambda folder, splits: ['{"user": "3", "item": "5"}', '{"user": "nobody", "item": "7"}']),
     "recsys.ranking/factors": Case(FACTORS, (), lambda folder, splits: ['{"user": "3", "item": "5"}', '{"user": "nobody", "item": "7"}']),
     "recsys.retrieval": Case(RETRIEVAL, (), known_users),
@@ -469,7 +476,7 @@ def test_facts_are_plain_and_learned_from_train_alone(trained):
     _, run, _, splits = trained
     task_testing.check_facts(run, splits)
     chosen = set(run.task.facts) - set(splits.facts)  # by validation in the end
-    assert chosen <= {"fitted", "learned", "thresholds", "intervals", "f1_threshold", "no_answer_threshold"}
+    assert chosen <= {"fitted", "learned", "thresholds", "intervals", "f1_threshold", "no_answer_threshold", "sharpness"}
 
 
 def test_an_answer_does_not_depend_on_its_batch(trained):

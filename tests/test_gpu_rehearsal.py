@@ -93,6 +93,7 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
         "data.path=MADE/things", "evaluate.boxes=20", "model={name: pretrained, preset: PRESET/pyramid, width: 8}")),
     "vision.detection/yolox": (test_contract.BOXES, ("data.path=MADE/boxes/boxes.csv", "model={name: yolox, weights: null}")),
     "recsys.retrieval/towers": (RETRIEVAL, ("loss={negatives: 8, hard: 4}",)),
+    "recsys.bandit/policy": (test_contract.CHOICES, ("model.hidden=[8]",)),
     "recsys.ranking/dcn": (RANKING, ("model.name=dcn", "model.history=5")),
     "recsys.ranking/dlrm": (RANKING, ("model.name=dlrm",)),
 }

@@ -75,3 +75,24 @@ class Label(Record):
 class RankingFacts(EventFacts):
     label: Label
     digest: Text
+
+
+class BanditFacts(EventFacts):
+    """`item_ids` are the actions; `rates` their mean rewards in train, few choices counting less; `habits` the mean logarithms of their
+    propensities; `binary`: rewards are 0 or 1."""
+
+    item_ids: Annotated[Ids, Field(min_length=1)]
+    label: Label
+    binary: bool
+    rates: list[Moment]
+    habits: list[Moment]
+    sharpness: Annotated[float, Field(ge=0, le=1e6)] | None = None
+
+    @model_validator(mode="after")
+    def _rates(self) -> Any:
+        for name in ("rates", "habits"):
+            if len(getattr(self, name)) != len(self.item_ids):
+                raise ValueError(f"{name}: {len(getattr(self, name))} for {len(self.item_ids)} actions")
+        if not any(one.of == "event" for one in self.features.values()):
+            raise ValueError("features: none of the context")
+        return self

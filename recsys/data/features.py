@@ -34,7 +34,8 @@ def learn(log: Log, train: np.ndarray, data: InteractionData) -> list[Facts]:
     for kind, names in (("number", data.numbers), ("category", data.categories), ("list", data.lists)):
         for name in names:
             of, table = _where(log, name, data)
-            if of == "event" and kind != "number" and log.items is not None and _constant(log, train, name, kind, data):
+            belongs = of == "event" and kind != "number" and not data.contexts and log.items is not None
+            if belongs and _constant(log, train, name, kind, data):
                 of = "item"
             facts: Facts = {"name": name, "kind": kind, "of": of}
             if table is log.features:

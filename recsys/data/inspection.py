@@ -18,6 +18,10 @@ from pipelines.data.times import MIXED, Times, read_times
 ROLES = ("user", "item", "rating", "time", "label", "split")
 MOST = 30  # values of a text column that counts as a category
 ORDERS = ("order", "sequence", "step")  # names of a column that may number a user's events
+LOGGED = {"item": ("action", "action_id", "arm", "arm_id", "choice", "decision", "treatment", "variant"),  # names in a log of choices
+          "click": ("reward", "payoff", "outcome", "gain", "click", "clicked", "conversion", "converted"),
+          "position": ("position", "slot", "rank", "place")}
+SURELY, LIKELY = ("propensity", "pscore"), ("prob",)  # parts of the name of a choice's probability
 UNREAD = 0.05  # share of times that may be unreadable
 
 
@@ -28,6 +32,7 @@ class Seen:
     Attributes:
         frame: the table.
         rating: how much; click: 0 or 1, to be predicted.
+        propensity: how probable a choice was that was logged; position: the place in a list that it was shown at.
         parts: role -> value of the column that divides the data.
         numbers, categories: further columns.
         middle: rating from which liking begins.
@@ -45,6 +50,8 @@ class Seen:
     click: str | None = None
     time: str | None = None
     title: str | None = None
+    propensity: str | None = None
+    position: str | None = None
     split: str | None = None
     parts: dict[str, str | None] = field(default_factory=dict)
     numbers: list[str] = field(default_factory=list)
@@ -60,7 +67,8 @@ class Seen:
     @property
     def roles(self) -> dict[str, str | None]:
         """Role -> column of the table."""
-        return {role: getattr(self, role) for role in ("user", "item", "rating", "click", "time", "title", "split")}
+        roles = ("user", "item", "rating", "click", "time", "title", "propensity", "position", "split")
+        return {role: getattr(self, role) for role in roles}
 
     @property
     def keys(self) -> dict[str, str]:
@@ -89,6 +97,9 @@ def look(path: Path, asked: Asked) -> Seen:
                                 own.get("split"), path, asked)
     seen = Seen(frame, split=split, parts=parts)
     free = [name for name in names if name != split]
+    choices = _choices(free, facts, asked, own)
+    own.update({role: name for role, name in choices.items() if role in ("item", "click", "rating")})
+    free = [name for name in free if name not in choices.values() or name in own.values()]
     wanted = [role for role in ("user", "item", "time", "rating", "click") if not asked.absent("label" if role == "click" else role)]
     roles = by_name(free, wanted, {**own, **({"split": split} if split else {})}) if frame.header else dict(own)
     for role, fits in (("rating", lambda one: one.kind == "number" and one.distinct > 1), ("click", _is_click)):
@@ -104,6 +115,7 @@ def look(path: Path, asked: Asked) -> Seen:
         del roles["click"]
     _by_values(roles, {name: facts[name] for name in free if name not in roles.values()}, facts, wanted, seen, frame)
     seen.user, seen.item, seen.rating, seen.click, seen.time = (roles.get(role) for role in ("user", "item", "rating", "click", "time"))
+    seen.propensity, seen.position = choices.get("propensity"), choices.get("position")
     shown = listed([seen.called(name) for name in names], "and")
     for role in ("item", "user"):
         if getattr(seen, role) is None and seen.click is None:
@@ -125,15 +137,32 @@ def look(path: Path, asked: Asked) -> Seen:
     rest = [name for name in names if name not in seen.roles.values()]
     if frame.header:
         numbers = [name for name in rest if facts[name].kind == "number" and _plain_number(frame, name) and fit(name, "title") is None]
-        seen.numbers = [name for name in numbers if "propensity" not in plain(name) and plain(name).split("_")[0] not in ("", "unnamed")]
-        for name in rest:
-            if "propensity" in plain(name):
-                seen.notes.append(f"Column {name} seems to say how probable it was that an item was shown: what other choices would have "
-                                  "earned is not estimated yet.")
-        seen.categories = [name for name in rest if facts[name].kind == "text" and facts[name].distinct <= MOST]
+        seen.numbers = [name for name in numbers if plain(name).split("_")[0] not in ("", "unnamed")]
+        most = MOST if seen.propensity is None else max(MOST, frame.rows // 20)
+        seen.categories = [name for name in rest if facts[name].kind == "text" and facts[name].distinct <= most]
     if note := frame.passed_over():
         seen.notes.append(note)
     return seen
+
+
+def _choices(free: list[str], facts: Mapping[str, Facts], asked: Asked, own: Mapping[str, str]) -> dict[str, str]:
+    """The columns of a log of choices: propensity, item (the action), click or rating (the reward) and position; empty where the log has
+    no propensities, or something else is asked for."""
+    def called(names: tuple[str, ...]) -> str | None:
+        return next((name for wanted in names for name in free if plain(name) == wanted), None)
+
+    likely = [name for name in free if facts[name].kind == "number" and (
+        any(part in plain(name) for part in SURELY)
+        or (any(part in plain(name) for part in LIKELY) and facts[name].low > 0 and facts[name].high <= 1))]
+    if not likely or asked.task not in (None, "bandit"):
+        return {}
+    reward = own.get("click") or own.get("rating") or called(LOGGED["click"]) or by_name(free, ["rating"]).get("rating")
+    action = own.get("item") or called(LOGGED["item"]) or by_name([name for name in free if name != reward], ["item"]).get("item")
+    if reward is None or action is None or facts[reward].kind != "number":
+        return {}
+    found = {"propensity": likely[0], "item": action, "click" if _is_click(facts[reward]) else "rating": reward}
+    position = called(LOGGED["position"])
+    return {**found, **({"position": position} if position and facts[position].distinct <= MOST else {})}
 
 
 def _by_values(roles: dict[str, str], free: dict[str, Facts], facts: Mapping[str, Facts], wanted: list[str], seen: Seen, frame: Frame,

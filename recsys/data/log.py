@@ -55,6 +55,7 @@ class Log:
         lines: [rows of the file] the line of each, by its place; None where places tell it.
         notes: what a reader should know.
         digest: a short hash that changes when the data do.
+        propensities: [n] float64, above 0 and at most 1: how probable the logged choice was, or None.
     """
 
     users: np.ndarray | None
@@ -76,6 +77,7 @@ class Log:
     header: bool = True  # the file has a header row
     left_out: int = 0
     lines: np.ndarray | None = None
+    propensities: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -103,6 +105,7 @@ class Log:
             ratings=of(self.ratings),
             times=of(self.times),
             parts=of(self.parts),
+            propensities=of(self.propensities),
             features=features,
             rows=self.rows[numbers],
         )
@@ -134,7 +137,7 @@ def row_names(path: Path | None, place: str, header: bool, lines: np.ndarray | N
     return [f"{path}:{lines[number]}" if number < len(lines) else f"{path}, row {number + 1}" for number in numbers]
 
 
-ARRAYS = ("users", "items", "ratings", "times", "parts", "rows", "lines")
+ARRAYS = ("users", "items", "ratings", "times", "parts", "rows", "lines", "propensities")
 IDS = ("user_ids", "item_ids")
 TABLES = ("features", "item_table", "user_table")
 

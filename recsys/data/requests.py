@@ -15,11 +15,14 @@ TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 SUBJECTS = ("user", "item", "history", "similar")  # of which a row names one at least, where it has columns of its own
 ALIKE = 0.75  # of a misspelt key
 FLAGS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+COLUMN_MEANINGS = {"number": "a number; NaN where it is missing", "category": "a text; empty where it is missing",
+                   "list": "texts; empty ones fill up"}
 IDS = 200_000  # in one list of a request
 Request = dict[str, Any]
 
 
-def requests(inputs: Sequence[str], keys: Mapping[str, str], bare: str, *, raw: Callable[[Request], dict[str, Any]]) -> Iterator[Read]:
+def requests(inputs: Sequence[str], keys: Mapping[str, str], bare: str, *, raw: Callable[[Request], dict[str, Any]],
+             subjects: Collection[str] = SUBJECTS) -> Iterator[Read]:
     """(name, raw example or why there is none) of each input; of a row of a table also all of its columns, so that answers can be joined.
 
     Args:
@@ -27,19 +30,20 @@ def requests(inputs: Sequence[str], keys: Mapping[str, str], bare: str, *, raw: 
         keys: what a request may say -> the raw input it is.
         bare: the key that a bare value is for.
         raw: makes the raw example of a request, or raises DataError.
+        subjects: raw inputs of which a table with columns of its own must name one.
     """
-    for name, request, *fields in _all(inputs, keys, bare):
+    for name, request, *fields in _all(inputs, keys, bare, subjects):
         try:
             yield name, request if isinstance(request, Exception) else raw(request), *fields  # type: ignore[misc]
         except DataError as error:
             yield name, error, *fields  # type: ignore[misc]
 
 
-def _all(inputs: Sequence[str], keys: Mapping[str, str], bare: str) -> Iterator[Read]:
+def _all(inputs: Sequence[str], keys: Mapping[str, str], bare: str, subjects: Collection[str]) -> Iterator[Read]:
     for given in inputs:
         path = Path(given)
         if path.suffix.lower() in TABLES:
-            yield from _from_table(path, keys)
+            yield from _from_table(path, keys, subjects)
         elif given.lstrip().startswith("{"):
             yield given, _from_json(given, list(keys))
         else:
@@ -73,13 +77,13 @@ def _from_json(text: str, keys: Sequence[str]) -> Request | Exception:
         return error
 
 
-def _from_table(path: Path, keys: Mapping[str, str]) -> Iterator[Read]:
+def _from_table(path: Path, keys: Mapping[str, str], subjects: Collection[str]) -> Iterator[Read]:
     """A request a row; lines of JSON may each say something else, a table's heading holds for all of its rows."""
     try:
         records = text_rows.records(path, named=True, lenient=True)
         names = next(records)[1]
         if ending(path) not in JSON_LINES:
-            _check_names(names, keys)
+            _check_names(names, keys, subjects)
         for line, record in records:
             if isinstance(record, str):
                 yield f"{path}:{line}", DataError(record), dict.fromkeys(names)
@@ -87,7 +91,7 @@ def _from_table(path: Path, keys: Mapping[str, str]) -> Iterator[Read]:
             row = dict(zip(names, record))
             said = {name: value for name, value in row.items() if value is not None and value != ""}
             try:
-                _check_names(said if ending(path) in JSON_LINES else names, keys)
+                _check_names(said if ending(path) in JSON_LINES else names, keys, subjects)
                 yield f"{path}:{line}", {key: value for key, value in said.items() if key in keys}, row
             except DataError as error:
                 yield f"{path}:{line}", error, row
@@ -95,7 +99,7 @@ def _from_table(path: Path, keys: Mapping[str, str]) -> Iterator[Read]:
         yield str(path), error
 
 
-def _check_names(names: Collection[str], keys: Mapping[str, str]) -> None:
+def _check_names(names: Collection[str], keys: Mapping[str, str], subjects: Collection[str]) -> None:
     """Raises DataError where a name that is no key seems to be meant as one, or no user, item or history is named at all. Others, such as
     numbers to join the answers by, may stand beside."""
     meant = {keys[name] for name in names if name in keys}
@@ -104,9 +108,8 @@ def _check_names(names: Collection[str], keys: Mapping[str, str]) -> None:
         if name not in keys and (hint := did_you_mean(name, absent, ALIKE)):
             raise DataError(f"{name!r} is nothing that can be asked{hint} There are {listed(keys, 'and')}; rename a column that means "
                             "something else")
-    if meant.isdisjoint(SUBJECTS) and any(name not in keys for name in names):
-        subjects = [key for key, name in keys.items() if name in SUBJECTS]
-        raise DataError(f"has none of {listed(subjects)}; it has {listed(names, 'and')}")
+    if meant.isdisjoint(subjects) and any(name not in keys for name in names):
+        raise DataError(f"has none of {listed([key for key, name in keys.items() if name in subjects])}; it has {listed(names, 'and')}")
 
 
 def as_flag(name: str, value: Any) -> bool:
@@ -139,3 +142,24 @@ def as_ids(value: Any, numeric: bool) -> list[Any]:
     if not isinstance(value, (list, tuple)):
         value = [value]
     return [as_id(one, numeric) for one in value]
+
+
+def column_value(column: Mapping[str, Any], value: Any, separator: str) -> Any:
+    """What a request says of a feature column, as the saved model takes it; None: nothing.
+
+    Args:
+        column: facts of the column.
+        separator: between the values of a list that is given as one text.
+
+    Raises:
+        DataError: no number where one is needed.
+    """
+    if column["kind"] == "number":
+        try:
+            return float("nan") if value is None else float(value)
+        except (TypeError, ValueError):
+            raise DataError(f"{value!r:.60} in {column['name']} is no number") from None
+    if column["kind"] == "category":
+        return "" if value is None else str(value)
+    parts = value.split(separator) if isinstance(value, str) else value or []
+    return [str(part) for part in parts] or [""]

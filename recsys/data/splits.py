@@ -11,7 +11,7 @@ from recsys.data.catalogue import Catalogue, build_catalogue
 from recsys.data.log import Log
 from recsys.data.protocol import LEFT_OUT, NAMES, TRAIN, Repetitions, divided
 from recsys.data.sources import read_log
-from recsys.settings import ImplicitData, InteractionData
+from recsys.settings import ImplicitData, InteractionData, LoggedData
 
 
 def load(data: InteractionData, known: dict[str, Any] | None = None, *, repetitions: Repetitions = "left out",
@@ -51,9 +51,9 @@ def load(data: InteractionData, known: dict[str, Any] | None = None, *, repetiti
 
 
 def repetitions_of(experiment: Experiment) -> Repetitions:
-    """What becomes of further events of one user with one item: clicks all count; a rating is of what the user has not rated; lists may
-    hold what the user had (evaluate.exclude_seen: false) or are of new items alone."""
-    if getattr(getattr(experiment, "loss", None), "name", None) == "click":
+    """What becomes of further events of one user with one item: clicks and logged choices all count; a rating is of what the user has not
+    rated; lists may hold what the user had (evaluate.exclude_seen: false) or are of new items alone."""
+    if isinstance(experiment.data, LoggedData) or getattr(getattr(experiment, "loss", None), "name", None) == "click":
         return "count"
     return "left out" if getattr(experiment.evaluate, "exclude_seen", True) else "judged once"
 

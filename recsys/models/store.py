@@ -70,6 +70,29 @@ def ids_of(numbers: tf.Tensor, ids: Sequence[Any]) -> tf.Tensor:
     return tf.gather(tf.constant([missing(dtype), *ids], dtype), numbers)
 
 
+def columns_spec(columns: Sequence[Mapping[str, Any]]) -> dict[str, tf.TensorSpec]:
+    """Feature columns as a saved model takes them, by name: numbers [batch] float32, categories [batch] and lists [batch, any] string."""
+    return {one["name"]: tf.TensorSpec([None, None] if one["kind"] == "list" else [None],
+                                       tf.float32 if one["kind"] == "number" else tf.string) for one in columns}
+
+
+def columns_received(columns: Sequence[Mapping[str, Any]], raw: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """These columns as models take them (see `data.features.event_arrays`); in graph."""
+    examples = {}
+    for one in columns:
+        value = raw[one["name"]]
+        if one["kind"] == "number":
+            standard = (value - one["mean"]) / one["std"]
+            examples[one["name"]] = tf.where(tf.math.is_finite(standard), standard, 0.0)
+        elif one["kind"] == "category":
+            examples[one["name"]] = finder(one["values"])(value)
+        else:
+            codes = finder(one["values"])(value)[:, : one["length"]]
+            padded = tf.pad(codes, [[0, 0], [0, one["length"] - tf.shape(codes)[1]]])
+            examples[one["name"]] = tf.ensure_shape(padded, [None, one["length"]])
+    return examples
+
+
 SPARSE_FROM = 50_000  # users, items or values from which vectors are held in a Table
 
 

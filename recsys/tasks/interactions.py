@@ -10,14 +10,14 @@ from pipelines.task.contract import Decoding, Input, PreparedForm
 from recsys.data.catalogue import Catalogue
 from recsys.data.log import write_log
 from recsys.data.sources import read_log
-from recsys.settings import Ranking, Retrieval, Sequential
+from recsys.settings import Bandit, Ranking, Retrieval, Sequential
 
 
 class Interactions(Input):
     """Examples are decoded as they are stored; `catalogue` has the log that `splits` has read."""
 
     decoding = Decoding(stored=True)
-    experiment: Ranking | Retrieval | Sequential
+    experiment: Bandit | Ranking | Retrieval | Sequential
     catalogue: Catalogue | None = None
     validation: Source | None = None
 

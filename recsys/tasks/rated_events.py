@@ -16,8 +16,8 @@ from recsys.closed_form import biases, factors
 from recsys.data import features, known, splits
 from recsys.data.catalogue import Catalogue
 from recsys.data.protocol import NAMES, TEST, TRAIN, VALIDATION
-from recsys.data.requests import Request, as_id, parsed, requests
-from recsys.models.store import finder, id_dtype, missing
+from recsys.data.requests import COLUMN_MEANINGS, Request, as_id, column_value, parsed, requests
+from recsys.models.store import columns_received, columns_spec, finder, id_dtype, missing
 from recsys.settings import Factors
 from recsys.settings import Ranking as Experiment
 from recsys.tasks.interactions import Interactions
@@ -63,18 +63,13 @@ class RatedEvents(Interactions):
     @property
     def signature(self) -> Signature:  # type: ignore[override]
         """The feature columns among it; as examples a known user and a known item, just after all that is known of the user."""
-        kinds = {
-            "number": "a number; NaN where it is missing",
-            "category": "a text; empty where it is missing",
-            "list": "texts; empty ones fill up",
-        }
         meanings = {
             "user": "a user's id",
             "item": "an item's id",
             "time": "of the event, whole seconds: "
             + ("the nearest ratings count most" if known.all_known(self.experiment.data) else "only earlier ratings count")
             + "; 0: just after the last one that is known of the user",
-            **{one["name"]: kinds[one["kind"]] for one in self.columns},
+            **{one["name"]: COLUMN_MEANINGS[one["kind"]] for one in self.columns},
         }
         examples = {}
         for name in ("user", "item"):
@@ -200,10 +195,7 @@ class RatedEvents(Interactions):
         spec = {name: tf.TensorSpec([None], id_dtype(self.facts[f"{name}_ids"])) for name in there}
         if self.experiment.model.history:
             spec["time"] = tf.TensorSpec([None], tf.int64)
-        for one in self.columns:
-            number, many = one["kind"] == "number", one["kind"] == "list"
-            spec[one["name"]] = tf.TensorSpec([None, None] if many else [None], tf.float32 if number else tf.string)
-        return spec
+        return spec | columns_spec(self.columns)
 
     def receive(self, raw: Tensors) -> Tensors:
         """Ids and values as given into numbers, name -> [batch, ...]."""
@@ -212,18 +204,7 @@ class RatedEvents(Interactions):
             examples["time"] = raw["time"]
             code = known.known_at(self.experiment.data)
             examples["at"] = tf.where(raw["time"] != 0, tf.constant(code, tf.int64), tf.constant(known.ALL, tf.int64))
-        for one in self.columns:
-            value = raw[one["name"]]
-            if one["kind"] == "number":
-                standard = (value - one["mean"]) / one["std"]
-                examples[one["name"]] = tf.where(tf.math.is_finite(standard), standard, 0.0)
-            elif one["kind"] == "category":
-                examples[one["name"]] = finder(one["values"])(value)
-            else:
-                codes = finder(one["values"])(value)[:, : one["length"]]
-                padded = tf.pad(codes, [[0, 0], [0, one["length"] - tf.shape(codes)[1]]])
-                examples[one["name"]] = tf.ensure_shape(padded, [None, one["length"]])
-        return examples
+        return examples | columns_received(self.columns, raw)
 
 
 class PairRequests(Requests):
@@ -266,20 +247,15 @@ class PairRequests(Requests):
                 '{"user": ..., "item": ...}; lists of items for a user are recsys.retrieval'
             )
         row: dict[str, Any] = {}
-        kinds = {one["name"]: one["kind"] for one in self.input.columns}
+        columns = {one["name"]: one for one in self.input.columns}
         for name, one in spec.items():
             value = request.get(name)
             if name in ("user", "item"):
                 row[name] = missing(one.dtype) if value is None else as_id(value, one.dtype == tf.int64)
             elif name == "time":
                 row[name] = _seconds(value, self.input.experiment.data.time_format)
-            elif kinds[name] == "number":
-                row[name] = float("nan") if value is None else _float(name, value)
-            elif kinds[name] == "category":
-                row[name] = "" if value is None else str(value)
             else:
-                parts = value.split(self.input.experiment.data.list_separator) if isinstance(value, str) else value or []
-                row[name] = [str(part) for part in parts] or [""]
+                row[name] = column_value(columns[name], value, self.input.experiment.data.list_separator)
         return row
 
 
@@ -298,9 +274,3 @@ def _seconds(value: Any, how: str) -> int:
         raise DataError(f"{value!r} may have the day or the month first; write it as 2026-11-21")
     return round(float(read.seconds[0]))
 
-
-def _float(name: str, value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise DataError(f"{value!r} in {name} is no number") from None

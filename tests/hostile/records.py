@@ -78,6 +78,11 @@ LISTS: dict[str, Any] = {
                  "age": {"name": "age", "kind": "number", "of": "user", "mean": 1.0, "std": 2.0}}}
 RANKED = {**LISTS, "label": {"mean": 0.3, "low": 0.0, "high": 1.0}, "digest": "abc"}
 
+CHOSEN = {"item_ids": ["a", "b"], "history_events": 0, "divided": "by time", "binary": True,
+          "label": {"mean": 0.3, "low": 0.0, "high": 1.0},
+          "features": {"age": {"name": "age", "kind": "number", "of": "event", "mean": 1.0, "std": 2.0}}, "rates": [0.1, 0.2],
+          "habits": [-0.7, -0.7], "sharpness": 2.0}
+
 # task -> (sound facts, [(path, value) that makes nonsense of them])
 FACTS: dict[str, tuple[dict[str, Any], list[tuple[str, Any]]]] = {
     "vision.classification": (IMAGES, [
@@ -102,5 +107,7 @@ FACTS: dict[str, tuple[dict[str, Any], list[tuple[str, Any]]]] = {
         ("features|genre|length", 10**9), ("features|genre|values", [1]), ("history_events", -1), ("history_events", 1e300),
         ("divided", 3)]),
     "recsys.sequential": ({**LISTS, "targets_per_window": 3.5}, [("targets_per_window", None), ("targets_per_window", -1.0)]),
+    "recsys.bandit": (CHOSEN, [("rates", [0.1]), ("habits", [None, 1]), ("habits", {}), ("binary", "yes"), ("sharpness", -1.0),
+                               ("sharpness", "x"), ("features", {}), ("item_ids", [])]),
     "recsys.ranking": (RANKED, [("label", 0.3), ("label|mean", None), ("label|low", "0"), ("digest", 7)]),
 }
