@@ -465,7 +465,7 @@ class Policy(Section):
 
     name: Literal["policy"] = setting(..., "policy: as described above")
     width: int = setting(16, "size of the vectors of contexts, actions and categories", ge=1)
-    hidden: list[Count] = setting(list, "units of dense layers over the context; none: linear")
+    hidden: list[Count] = setting(lambda: [64], "units of dense layers over the context; none: linear")
     dropout: Share = setting(0.1, "dropout on the context", unit="share")
     explore: float = setting(
         0.02, "share of the choices that are drawn evenly from all actions: what is never chosen is never learned of", unit="share",

@@ -100,7 +100,7 @@ for name, values in json.loads(sys.argv[3]).items():
     if one.elsewhere is not None:
         one.elsewhere.gather()
     tables = [table.variable for table in one.update.tables.tables]
-    assert bool(tables) == experiment.task.startswith("recsys"), name
+    assert bool(tables) == (experiment.task.startswith("recsys") and experiment.task != "recsys.bandit"), name
     averages = (average for _, average in one.averages)
     found[name] = np.concatenate([*(np.ravel(value.numpy()) for value in [*one.weights, *averages, *tables]), carry.totals.numpy()])
 np.savez(sys.argv[1], **found)

@@ -241,7 +241,8 @@ def _by_time(log: Log, shares: tuple[tuple[int, float], ...], data: InteractionD
         parts[(log.times >= bound) & (parts == TRAIN)] = part
         bounds.append(f"{NAMES[part]} from {when(bound)} on")
         end = float(bound)
-    return parts, [f"Protocol time: the latest events are held out, {', '.join(bounds)}; the rest train"]
+    return parts, [f"Protocol time: the latest events are held out, {', '.join(bounds)}; the rest train" if bounds else
+                   "Protocol time: no event is held out"]
 
 
 def _at_random(log: Log, shares: tuple[tuple[int, float], ...], seed: int, once: bool) -> tuple[np.ndarray, list[str]]:

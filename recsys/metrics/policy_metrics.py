@@ -57,6 +57,9 @@ def judge_policies(model: Choices, cheap: Mapping[str, Choices], *, limits: tupl
                      "effective_sample_size": policies[name].effective_sample_size()})
     judgement.tables["model_and_baselines"] = rows
     judgement.notes += model.doubts()
+    if model.few(*limits):
+        judgement.notes.append(f"Weighted, the choices count as {model.effective_sample_size():.3g}, and few rewards are among them: the "
+                               "interval of SNIPS is Wilson's, which holds where a bootstrap's would be too narrow")
     _compare(judgement, {name: values["snips"] for name, values in found.items()}, logged, len(rewards))
     if places is not None:
         judgement.tables["by_place"] = _by_place(model, places)
@@ -77,10 +80,10 @@ def _compare(judgement: Judgement, values: Mapping[str, Metric], logged: Metric,
         outcome = ("earns as much as" if alike else "earns more than" if (gain.low or 0) > 0 else
                    "earns LESS than" if (gain.high or 0) < 0 else "does NOT clearly earn more than")
         other = name if name.startswith("even") else f"the {name}"
-        judgement.notes.append(f"The policy {outcome} {other}: {ours.value:.4g} a choice against {theirs.value:.4g} (SNIPS), difference "
-                               f"{gain.value:+.4g} {formatting.bounds(gain.low, gain.high, 'snips')}".rstrip())
-        if not alike and ours.drawn is not None and (gain.low or 0) <= 0 <= (gain.high or 0):
-            unclear = max(unclear, ((gain.high or 0.0) - (gain.low or 0.0)) / 2)
+        difference = "" if alike else f", difference {gain.value:+.4g} {formatting.bounds(gain.low, gain.high, 'snips')}".rstrip()
+        judgement.notes.append(f"The policy {outcome} {other}: {ours.value:.4g} a choice against {theirs.value:.4g} (SNIPS){difference}")
+        if name == LOGGING and not alike and ours.drawn is not None and (gain.low or 0) <= 0 <= (gain.high or 0):
+            unclear = ((gain.high or 0.0) - (gain.low or 0.0)) / 2
         if name == LOGGING:
             if not alike and (gain.high or 0) < 0:
                 judgement.beaten = (f"The policy earns less than the one that made the log, {ours.value:.4g} a choice against "
@@ -156,6 +159,9 @@ def _weights_figure(weights: np.ndarray) -> "Figure":
         axes.set_xscale("log")
     axes.axvline(1.0, color="0.5", lw=1)
     axes.set_yscale("log")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter("")
     axes.set_xlabel("weight: probability now / propensity")
     axes.set_ylabel("choices")
     axes.set_title(f"{np.mean(weights > 0):.0%} of the choices could be the policy's own", fontsize=10)

@@ -142,11 +142,14 @@ class Policy(Output):
         is expected under the policy, the predicted reward of the logged action, and what is expected of cheap policies."""
         outputs = {name: tf.constant(value) for name, value in answers.items()}
         rewards, action = self._rewards(outputs), targets["action"]
-        policies = [self._chances(outputs, sharpness) for sharpness in self._tried]
+        found = []
+        for sharpness in self._tried:  # one after the other: actions may be many
+            policy = self._chances(outputs, sharpness)
+            found.append((_of(policy, action).numpy(), tf.reduce_sum(policy * rewards, -1).numpy()))
         cheap = {f"of_{name}": tf.linalg.matvec(rewards, tf.constant(policy, tf.float32)).numpy() for name, policy in self._cheap.items()}
         return {
-            "chances": np.stack([_of(policy, action).numpy() for policy in policies], 1),
-            "expected": np.stack([tf.reduce_sum(policy * rewards, -1).numpy() for policy in policies], 1),
+            "chances": np.stack([chance for chance, _ in found], 1),
+            "expected": np.stack([expected for _, expected in found], 1),
             "predicted": tf.where(action >= 0, _of(rewards, action), self.facts["label"]["mean"]).numpy(),
             **cheap,
         }, targets

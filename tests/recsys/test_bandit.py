@@ -295,6 +295,29 @@ def test_places_of_a_list_are_judged_apart_and_users_drawn_whole(tmp_path):
     assert report["metrics"]["test/ips"]["unit"] == "user"
 
 
+def test_the_choices_of_one_list_are_drawn_apart(tmp_path):
+    """One request, at two places or with something excluded: draws of their own, each even; the same again for the same."""
+    import tensorflow as tf
+
+    from pipelines.runs.launch import task_class
+
+    rows = log_text().splitlines()
+    text = "\n".join([rows[0] + ",place", *(f"{row},{number % 2 + 1}" for number, row in enumerate(rows[1:]))])
+    task = task_class("recsys.bandit")(logged(tmp_path, text, {"categories": ["place"], "position_key": "place"}))
+    task.facts.update(task.splits().facts)
+
+    def drawn(place: str, exclude: str = "") -> np.ndarray:
+        count = 1000
+        return task.input.receive({"age": tf.zeros([count]), "place": tf.fill([count], place), "exclude": tf.fill([count, 1], exclude),
+                                   "request": tf.strings.as_string(tf.range(count))})["draw"].numpy()
+
+    first, second, third = drawn("1"), drawn("2"), drawn("1", "a")
+    assert np.array_equal(first, drawn("1")) and first.min() > 0 and first.max() < 1
+    for one, other in ((first, second), (first, third)):
+        assert abs(np.corrcoef(one, other)[0, 1]) < 0.1
+        assert abs(one.mean() - 0.5) < 0.05 and abs(np.mean(one < 0.1) - 0.1) < 0.04
+
+
 def test_features_of_actions_and_rewards_that_are_numbers(tmp_path):
     """A table of actions, and rewards in euros: the model's rewards are in euros, too."""
     from pipelines.runs.folder import RunFolder
