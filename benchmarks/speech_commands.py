@@ -20,7 +20,7 @@ def ours(dtype: str, seconds: float) -> float:
     from pipelines.data.source import ArraySource
     from pipelines.task.contract import Decoding, Splits
     from pipelines.training.session import assemble
-    from speech.tasks.commands import CommandTask
+    from speech.tasks.classification import Classification
     from speech.tasks.windows import Windows
 
     rng = np.random.default_rng(0)
@@ -39,7 +39,7 @@ def ours(dtype: str, seconds: float) -> float:
         def prepare(self, examples: Any, *, keys: Any = None, seed: Any = None, epoch: Any = None) -> Any:
             return examples["features"], {}
 
-    class Precomputed(CommandTask):
+    class Precomputed(Classification):
         input_class = AsTheyAre
 
     settings = [f"train.batch_size={BATCH}", f"train.precision={dtype}", "train.ema=null", "train.devices=cpu", "augment={}",

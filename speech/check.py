@@ -32,7 +32,7 @@ from speech.data.sources import open_data
 from speech.data.splits import class_labels, divided, unknown_parts
 from speech.data.tokens import learn, normalized, steps_needed
 from speech.models import steps_of
-from speech.settings import Commands, SpeechData, Transcription
+from speech.settings import SoundClassification, SpeechData, Transcription
 
 CLIPPED = 0.001  # share of samples at full scale from which a recording counts as clipped
 FAST = 30.0  # characters a second that nobody speaks
@@ -41,7 +41,7 @@ Progress = Callable[[int, int], None]
 AnyData = TypeVar("AnyData", bound=SpeechData)
 
 
-def check_commands(experiment: Commands, progress: Progress | None = None) -> Check:
+def check_classification(experiment: SoundClassification, progress: Progress | None = None) -> Check:
     """Reads every recording of the splits that the experiment uses.
 
     Raises:
@@ -69,7 +69,7 @@ def check_commands(experiment: Commands, progress: Progress | None = None) -> Ch
 
 
 def check_transcripts(experiment: Transcription, progress: Progress | None = None) -> Check:
-    """As check_commands, and the transcripts beside the recordings."""
+    """As check_classification, and the transcripts beside the recordings."""
     data, settings = _grouped(experiment.data), experiment.tokens
     lenient = data.model_copy(update=LENIENT)
     opened = open_connected(lenient) if data.source == "connected" else open_data(lenient, texts=True)
@@ -89,7 +89,7 @@ def check_transcripts(experiment: Transcription, progress: Progress | None = Non
     return _with_general(general, [*findings, *_texts(heard, experiment), *_speakers(heard, data, own_parts(opened.names, data))])
 
 
-CHECKS = {"speech.classification": check_commands, "speech.transcription": check_transcripts}
+CHECKS = {"speech.classification": check_classification, "speech.transcription": check_transcripts}
 ENCODED: dict[str, Callable[[str], dict[str, Any]]] = {  # Whisper hears in its own way
     "speech.classification": lambda preset: {"frontend": {}, "data.rate": 16_000}}
 

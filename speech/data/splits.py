@@ -27,13 +27,13 @@ from speech.data.recordings import Recordings, facts_of
 from speech.data.sources import open_data, silence
 from speech.data.tokens import Encoder, learn, normalized, steps_needed
 from speech.models import steps_of
-from speech.settings import CommandData, Commands, SoundRegression, SpeechData, Transcription
+from speech.settings import CommandData, SoundClassification, SoundRegression, SpeechData, Transcription
 
 Decode = Callable[[Tensors], Tensors]
 
 
 def load_numbers(experiment: SoundRegression, decode: Decode, front_end: FrontEnd, known: dict[str, Any] | None = None) -> Splits:
-    """The splits; examples have `target`, [columns] float32. Arguments and facts are those of speech.data.splits.load_commands, with
+    """The splits; examples have `target`, [columns] float32. Arguments and facts are those of speech.data.splits.load_classified, with
     `targets` (see pipelines.outputs.number_scales) in the place of classes and class_counts, and as `known` the facts of a finished run.
 
     Raises:
@@ -67,7 +67,7 @@ MERGES, ROOM, NEARLY_ALL = (4, 2), 2, 0.99  # of `merge_for`
 UNKNOWN, SILENCE = "_unknown_", "_silence_"
 
 
-def load_commands(experiment: Commands, decode: Decode, front_end: FrontEnd, *, judging: bool = False) -> Splits:
+def load_classified(experiment: SoundClassification, decode: Decode, front_end: FrontEnd, *, judging: bool = False) -> Splits:
     """The splits of a command experiment.
 
     Args:
@@ -121,7 +121,7 @@ def load_commands(experiment: Commands, decode: Decode, front_end: FrontEnd, *, 
     return Splits(train=train, validation=validation, test=test, facts=facts, skipped=tuple(skipped), notes=(*opened.notes, *notes))
 
 
-def sounds_as_they_are(experiment: Commands, names: list[str] | None = None) -> Splits:
+def sounds_as_they_are(experiment: SoundClassification, names: list[str] | None = None) -> Splits:
     """Splits of a model that names sounds without training: silence, to train nothing on, and the classes, by default the preset's."""
     settings: Any = experiment.model
     names = names or yamnet.class_names(presets.find_arrays(settings.preset, arrays.YAMNET).folder)
@@ -143,7 +143,7 @@ def load_transcripts(experiment: Transcription, decode: Decode, front_end: Front
     Facts:
         unit, tokens: the output tokens, learned from train's transcripts.
         most_tokens: of a transcript in any split.
-        mean, std, speakers, splits: as load_commands.
+        mean, std, speakers, splits: as load_classified.
 
     Raises:
         DataError: names file and remedy.

@@ -21,7 +21,7 @@ from pipelines.encoders.settings import PretrainedModel
 from pipelines.fitting.kernel import kept_of
 from speech.models import moonshine, yamnet
 from speech.models.whisper import STRIDE, WhisperWriter, decoder, encoder
-from speech.settings import PretrainedCommands, PretrainedTranscripts, Whisper
+from speech.settings import PretrainedSounds, PretrainedTranscripts, Whisper
 
 
 class NameScores(ClassScores):
@@ -77,7 +77,7 @@ def backbone(settings: PretrainedModel | Whisper, facts: dict[str, Any]) -> Any:
     return presets.rebuilt(hub().models, facts["backbone"])
 
 
-def commands(settings: PretrainedCommands, *, frames: int, classes: int, facts: dict[str, Any],
+def commands(settings: PretrainedSounds, *, frames: int, classes: int, facts: dict[str, Any],
              describe: Callable[[Any], tf.Tensor]) -> keras.Model:
     """Features of the encoder's front end [batch, frames, width] float32 to logits [batch, classes]: `features`, the mean of the encoder's
     vectors over speech, weighted as the fact `pool` says, with the fact `names` beside it the decoder's scores of the classes' names, and
@@ -99,7 +99,7 @@ def commands(settings: PretrainedCommands, *, frames: int, classes: int, facts: 
     return blend.build(model, inputs.shape[1:], describe, support=kept_of(facts), classes=classes)
 
 
-def _spoken(settings: PretrainedCommands, frames: int, facts: dict[str, Any]) -> tuple[keras.Model, dict[str, Any] | None]:
+def _spoken(settings: PretrainedSounds, frames: int, facts: dict[str, Any]) -> tuple[keras.Model, dict[str, Any] | None]:
     """`features` of an encoder of speech, and the fact `names`."""
     waves, whole = hears_waves(facts), backbone(settings, facts)
     vectors = (moonshine.encoder if waves else encoder)(whole, frames=frames)

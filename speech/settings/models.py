@@ -85,7 +85,7 @@ class Yamnet(Section):
 
 
 @COMMAND_MODELS.register("speech.models.pretrained:commands")
-class PretrainedCommands(BlendedModel):
+class PretrainedSounds(BlendedModel):
     """The encoder of Whisper or Moonshine with its own front end, the mean of its vectors over speech, and a linear layer (these two need
     the extra `pretrained`); or YAMNet's, with mean and deviation of four of its layers."""
 

@@ -86,8 +86,8 @@ class SpeechExperiment(Experiment):
         return found
 
 
-@register_task("speech.tasks.commands:CommandTask")
-class Commands(SpeechExperiment):
+@register_task("speech.tasks.classification:Classification")
+class SoundClassification(SpeechExperiment):
     """One label per recording, or several."""
 
     formerly = ("speech.commands",)

@@ -21,7 +21,7 @@ from speech.data.augment import Augmenter
 from speech.data.features import FrontEnd, without_offset
 from speech.data.manifests import BadRow, find_recordings
 from speech.data.recordings import PreparedRecordings, facts_of
-from speech.settings import Commands, Kernel, SoundRegression, Transcription, Yamnet
+from speech.settings import Kernel, SoundClassification, SoundRegression, Transcription, Yamnet
 
 ENCODER = ("backbone", "converter", "encoder")  # the facts of a pretrained encoder
 SILENT = round(32768 * audio.SILENT)  # peak, of 16 bits, below which nothing is audible: -60 dB
@@ -31,7 +31,7 @@ class Recordings(Input):
     """Holds the front end and the augmentation. Facts: `mean`, `std` of the features of train."""
 
     decoding = Decoding("source")
-    experiment: Commands | SoundRegression | Transcription
+    experiment: SoundClassification | SoundRegression | Transcription
     encoder_facts: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, task: Any):

@@ -4,7 +4,7 @@ from pipelines.data.source import Tensors
 from pipelines.outputs.numbers import Numbers
 from speech.data.facts import SoundNumberFacts
 from speech.settings import SoundRegression
-from speech.tasks.commands import WindowTask
+from speech.tasks.classification import WindowTask
 
 
 class Regression(WindowTask):

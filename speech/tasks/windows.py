@@ -21,11 +21,11 @@ from pipelines.task.units import Units
 from speech.data import audio, pretrained, whisper_tokens
 from speech.data.features import rounded, without_offset
 from speech.data.recordings import facts_of, waveform
-from speech.data.splits import load_commands, load_numbers, sounds_as_they_are
+from speech.data.splits import load_classified, load_numbers, sounds_as_they_are
 from speech.metrics import sound_figures
 from speech.models import kernel
 from speech.models.yamnet import is_yamnet
-from speech.settings import Commands, SoundRegression
+from speech.settings import SoundClassification, SoundRegression
 from speech.tasks.recordings import PreparedRecordingsForm, Recordings, SoundFiles, part_name, silent
 
 CHEAP = "kernel machine on cepstral statistics"
@@ -35,7 +35,7 @@ SLIVER = 0.1  # of a piece that is left of a recording: it is not answered by it
 LONGER = 1.5  # times the window from which too much of a recording is ignored
 
 
-def keyword_of(experiment: Commands, classes: Sequence[str]) -> str | None:
+def keyword_of(experiment: SoundClassification, classes: Sequence[str]) -> str | None:
     """evaluate.keyword. Raises ConfigError where it is none of the classes."""
     keyword = experiment.evaluate.keyword
     if keyword is not None and keyword not in classes:
@@ -47,7 +47,7 @@ def keyword_of(experiment: Commands, classes: Sequence[str]) -> str | None:
 class Windows(Recordings):
     """The loudest `data.seconds` of each recording. Facts: `classes`, `mean`, `std`, `speakers` of train (see speech.data.splits)."""
 
-    experiment: Commands | SoundRegression
+    experiment: SoundClassification | SoundRegression
 
     def __init__(self, task: Any):
         super().__init__(task)
@@ -65,7 +65,7 @@ class Windows(Recordings):
         elif self.experiment.untrained:
             splits = sounds_as_they_are(self.experiment, self.facts.get("classes"))
         else:
-            splits = load_commands(self.experiment, self.decode, self.front_end, judging=bool(self.facts))
+            splits = load_classified(self.experiment, self.decode, self.front_end, judging=bool(self.facts))
             keyword_of(self.experiment, self.facts.get("classes") or splits.facts["classes"])
         augment = self.experiment.augment
         if augment.copies:

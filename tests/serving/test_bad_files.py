@@ -73,12 +73,12 @@ def hearing():
     from pipelines.runs.folder import RunFolder
     from pipelines.serving.load import LoadedRun
     from pipelines.serving.predict import Predictor
-    from speech.tasks.commands import CommandTask
+    from speech.tasks.classification import Classification
 
     experiment = load("speech/quickstart", ["model.width=8", "model.depth=1", "train.devices=cpu"]).experiment
     machine = devices.prepare(experiment.train, precision="float32")
     bands = experiment.frontend.mels
-    task = CommandTask(experiment, {"classes": ["no", "yes"], "class_counts": [1, 1], "mean": [0.0] * bands, "std": [1.0] * bands})
+    task = Classification(experiment, {"classes": ["no", "yes"], "class_counts": [1, 1], "mean": [0.0] * bands, "std": [1.0] * bands})
     return Predictor(LoadedRun(task, task.model(), experiment, RunFolder(Path("toy")), machine, "float32", "toy"))
 
 

@@ -11,7 +11,7 @@ from extensions.convert.decoders.recordings import decode
 from extensions.convert.decoding import decoder_of
 from pipelines.config.load import from_dict
 from speech.data import audio
-from speech.tasks.commands import CommandTask
+from speech.tasks.classification import Classification
 
 RATE = 8000
 FACTS = {"classes": ["a", "b"], "mean": np.linspace(-30, -60, 40).tolist(), "std": np.linspace(8, 12, 40).tolist()}
@@ -29,7 +29,7 @@ def sound(seconds, rate=RATE, channels=1):
                          ids=["window", "shorter", "longer", "resampled", "stereo"])
 @pytest.mark.parametrize("normalize, top_db", [("train", 80.0), ("recording", None), ("none", 40.0)])
 def test_as_the_run_hears(content, normalize, top_db):
-    task = CommandTask(from_dict({
+    task = Classification(from_dict({
         "task": "speech.classification", "data": {"source": "folder", "path": "x", "rate": RATE, "seconds": 0.9},
         "frontend": {"mels": 40, "normalize": normalize, "top_db": top_db}, "model": {"name": "ds_cnn"}}, check_paths=False), FACTS)
     samples = audio.read(content, RATE)
@@ -41,7 +41,7 @@ def test_as_the_run_hears(content, normalize, top_db):
 
 
 def test_what_numpy_does_not_compute_is_said():
-    task = CommandTask(from_dict({
+    task = Classification(from_dict({
         "task": "speech.classification", "data": {"source": "folder", "path": "x", "rate": RATE}, "model": {"name": "ds_cnn"},
         "frontend": {"kind": "mfcc"}}, check_paths=False), {**FACTS, "mean": [0.0] * 20, "std": [1.0] * 20})
     decoder = decoder_of(task)
@@ -49,7 +49,7 @@ def test_what_numpy_does_not_compute_is_said():
 
 
 def test_the_short_way_is_not_for_silence_nor_for_long_recordings():
-    task = CommandTask(from_dict({
+    task = Classification(from_dict({
         "task": "speech.classification", "data": {"source": "folder", "path": "x", "rate": RATE, "seconds": 0.9},
         "model": {"name": "ds_cnn"}},
         check_paths=False), FACTS)

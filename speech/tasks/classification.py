@@ -21,7 +21,7 @@ from speech.data.facts import CommandFacts
 from speech.data.recordings import facts_of
 from speech.metrics import detection, sound_figures
 from speech.models import command_model, yamnet
-from speech.settings import Commands, Kernel, PretrainedCommands
+from speech.settings import Kernel, PretrainedSounds, SoundClassification
 from speech.tasks.windows import Windows, keyword_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ SHOWN = 6  # recordings in TensorBoard each epoch
 class SoundClasses(Classes):
     """Classes with results by speaker, and DET curves."""
 
-    experiment: Commands
+    experiment: SoundClassification
     input: Windows
 
     @property
@@ -87,7 +87,7 @@ class SoundClasses(Classes):
 class SoundLabels(Labels):
     """Several labels a recording."""
 
-    experiment: Commands
+    experiment: SoundClassification
     input: Windows
 
     def judge(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], source: Source) -> Judgement:
@@ -114,7 +114,7 @@ class WindowTask(Task):
 
     def fit_at_once(self, model: keras.Model, train: Source, features: Features) -> str | None:
         seed, settings, cheap = self.experiment.train.seed, self.experiment.model, self.input.cheap
-        if isinstance(settings, PretrainedCommands) and settings.fitted:
+        if isinstance(settings, PretrainedSounds) and settings.fitted:
             return blend.fit_model(self, model, train, features, cheap.describe, blocks=cheap.blocks, seed=seed)
         if not isinstance(settings, Kernel):
             return None
@@ -144,16 +144,16 @@ class WindowTask(Task):
         raise NotImplementedError
 
 
-class CommandTask(WindowTask):
+class Classification(WindowTask):
     """speech.classification. Facts: `classes`, `class_counts`, `mean`, `std`, `speakers` of train (see speech.data.splits); of
     several labels those of `Labels`, too."""
 
     facts_schema = CommandFacts
     hub_name = "audio-classification"
     output: SoundClasses | SoundLabels
-    experiment: Commands
+    experiment: SoundClassification
 
-    def __init__(self, experiment: Commands, facts: dict[str, Any] | None = None):
+    def __init__(self, experiment: SoundClassification, facts: dict[str, Any] | None = None):
         self.output_class = SoundLabels if experiment.data.labels == "many" else SoundClasses
         super().__init__(experiment, facts)
 
