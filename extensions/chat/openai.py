@@ -314,8 +314,9 @@ def way_of(asked: dict[str, Any], usual: "Way") -> "Way":
         return value
 
     limit = number("max_completion_tokens", 1, 1 << 20, whole=True) or number("max_tokens", 1, 1 << 20, whole=True)
-    changes = {"most": limit, "temperature": number("temperature", 0, 10), "top_p": number("top_p", 1e-6, 1),
-               "top_k": number("top_k", 1, 1 << 20, whole=True), "seed": number("seed", -(1 << 31), (1 << 31) - 1, whole=True)}
+    changes = {"most": limit, "fewest": number("min_tokens", 0, 1 << 20, whole=True), "temperature": number("temperature", 0, 10),
+               "top_p": number("top_p", 1e-6, 1), "top_k": number("top_k", 1, 1 << 20, whole=True),
+               "seed": number("seed", -(1 << 31), (1 << 31) - 1, whole=True)}
     stop = asked.get("stop")
     if stop is not None:
         stops = [stop] if isinstance(stop, str) else stop

@@ -190,6 +190,6 @@ class LanguageNetwork(keras.Model):
         never = tf.range(self.size) < FIRST
         how = Drawn(self.how.temperature, self.how.top_k, self.how.top_p, self.how.repetition, self.how.seed)
         texts, shares = sample(following, moved, empty, lambda logits: tf.where(never, -float("inf"), logits), how, most=self.how.most,
-                               end=self.end)
+                               end=self.end, fewest=self.how.fewest)
         count = tf.reduce_sum(tf.cast(texts > 0, tf.float32), 1)
         return {"tokens": texts, "confidence": shares / tf.maximum(count, 1.0)}

@@ -163,7 +163,7 @@ class TranslatorModel(keras.Model):
         ends = tf.range(self.end + 1) == self.end
 
         def allowed(logits: tf.Tensor, _: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-            never = (tf.range(self.end + 1) < FIRST) | (ends & (number == 0))
+            never = (tf.range(self.end + 1) < FIRST) | (ends & (number < self.how.fewest))
             return tf.where(tf.where((number >= rows)[:, None], ~ends, never), -float("inf"), logits)
 
         decoder = self.decoder(tokens, read, most + 2)  # with what begins and ends it

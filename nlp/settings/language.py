@@ -102,6 +102,7 @@ class Drawing(Section):
     """How a text is written on; equal prompts get equal texts."""
 
     most: int = setting(200, "tokens written at most", unit="tokens", ge=1)
+    fewest: int = setting(0, "tokens written before a text may end by itself", unit="tokens", ge=0)
     temperature: float = setting(0.8, "what logits are divided by; 0: the most probable token at each step", ge=0.0, le=10.0)
     top_k: int | None = setting(None, "only so many of the most probable tokens are drawn; null: all", ge=1)
     top_p: float | None = setting(
@@ -110,6 +111,14 @@ class Drawing(Section):
         1.0, "more than 1 makes tokens less probable that are written already (Keskar et al. 2019)", ge=1.0, le=10.0)
     stop: list[str] = setting(list, "texts before which writing ends")
     seed: int = setting(0, "what is drawn; another number gives other texts", ge=0)
+
+    def problems(self) -> list[tuple[str, str]]:
+        return [*super().problems(), *length_problems(self.fewest, self.most)]
+
+
+def length_problems(fewest: int, most: int | None) -> list[tuple[str, str]]:
+    """Where a text may not be as long as it must be."""
+    return [("fewest", f"{fewest} tokens at least, and {most} at most")] if most is not None and fewest > most else []
 
 
 def room_problems(most: int, length: int) -> list[tuple[str, str]]:

@@ -4,6 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from nlp.settings.language import length_problems
 from nlp.settings.pairs import PairData
 from nlp.settings.texts import Column, Count, TextData
 from pipelines.base.formatting import MetricKind, declare
@@ -78,7 +79,11 @@ class Writing(Section):
         1.0, "the log probability of a text is divided by its length to this power: longer ones for more than 1, shorter ones for less",
         ge=0.0, le=5.0, search=True)
     most: int | None = setting(None, "tokens written at most; default: tokens.limit", unit="tokens", ge=1)
+    fewest: int = setting(1, "tokens written before an answer may end, as far as it may have so many", unit="tokens", ge=1)
     ratio: float = setting(2.0, "tokens written at most for each that is read, beside ten more", gt=0.0)
+
+    def problems(self) -> list[tuple[str, str]]:
+        return [*super().problems(), *length_problems(self.fewest, self.most)]
 
 
 class WriteEvaluate(Evaluate):

@@ -209,7 +209,7 @@ class NextTokens(Output):
         from nlp.models.language_steps import LanguageSteps
 
         limit, how = self.experiment.limit, self.experiment.writing
-        way = writer.Way(how.most, how.temperature, how.top_k, how.top_p, how.repetition, how.seed, tuple(how.stop))
+        way = writer.Way(how.most, how.temperature, how.top_k, how.top_p, how.repetition, how.seed, tuple(how.stop), how.fewest)
         text = tf.function(lambda ids: self.input.alphabet.texts(ids[None])[0], input_signature=[tf.TensorSpec([None], tf.int32)],
                            autograph=False)
 

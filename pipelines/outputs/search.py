@@ -115,9 +115,13 @@ class Drawn:
 
 
 def sample(following: Following, prompt: tf.Tensor, own: Any, allowed: Callable[[tf.Tensor], tf.Tensor], drawn: Drawn, *, most: int,
-           end: int) -> tuple[tf.Tensor, tf.Tensor]:
+           end: int, fewest: int = 0) -> tuple[tf.Tensor, tf.Tensor]:
     """A text behind each prompt, drawn token by token. Arguments and result as those of `beam`, but tokens are as they are, and `allowed`
-    sees logits alone."""
+    sees logits alone.
+
+    Args:
+        fewest: tokens written before a text may end.
+    """
     rows, begin = tf.shape(prompt)[0], tf.shape(prompt)[1]
     logits, own = following(prompt, 0, own)
     size = logits.shape[1]
@@ -131,6 +135,8 @@ def sample(following: Following, prompt: tf.Tensor, own: Any, allowed: Callable[
                 own: Any) -> tuple:
         before = logits, texts, ended, shares, there, own
         logits = allowed(logits)
+        if fewest:
+            logits = tf.where((tf.range(size) == end) & (number < fewest), -float("inf"), logits)
         token = drawn(logits, there, number)
         ended |= token == end
         likely = tf.gather(tf.nn.softmax(logits), token, batch_dims=1)

@@ -165,24 +165,27 @@ class Streams:
                "top_k": np.array([way.top_k or size for way in ways], np.int32),
                "top_p": np.array([way.top_p or 1.0 for way in ways], np.float32),
                "repetition": np.array([way.repetition for way in ways], np.float32),
+               "unended": np.array([len(stream.ids) < stream.way.fewest for stream in streams]),
                "seeds": np.array([[way.seed, len(stream.ids)] for way, stream in zip(ways, streams)], np.int32)}
-        drawn: list[int] = _drawn(logits, self.writer.first, there, own).numpy().tolist()
+        drawn: list[int] = _drawn(logits, self.writer.first, self.writer.end, there, own).numpy().tolist()
         return drawn
 
 
 @tf.function(reduce_retracing=True, autograph=False)
-def _drawn(logits: tf.Tensor, first: Any, there: tf.Tensor, ways: dict[str, tf.Tensor]) -> tf.Tensor:
+def _drawn(logits: tf.Tensor, first: Any, end: Any, there: tf.Tensor, ways: dict[str, tf.Tensor]) -> tf.Tensor:
     """The next token of each row, [rows] int32, as `Drawn` has it, of each by its own settings.
 
     Args:
         logits: [rows, tokens] float32.
-        first: number of the first token that may be written.
+        first: number of the first token that may be written; end: of the one that ends a text.
         there: which tokens a row has, [rows, tokens] bool.
-        ways: temperature, top_k, top_p and repetition, [rows]; seeds, [rows, 2] int32: the seed, and how many tokens are written.
+        ways: temperature, top_k, top_p and repetition, [rows]; unended, [rows] bool: it may not end yet; seeds, [rows, 2] int32: the
+            seed, and how many tokens are written.
     """
     temperature, top_k, top_p = ways["temperature"], ways["top_k"], ways["top_p"]
     size = tf.shape(logits)[1]
-    logits = tf.where(tf.range(size) < first, -float("inf"), logits)
+    never = (tf.range(size) < first)[None] | ((tf.range(size) == end)[None] & ways["unended"][:, None])
+    logits = tf.where(never, -float("inf"), logits)
     factor = ways["repetition"][:, None]
     logits = tf.where(there, tf.where(logits > 0, logits / factor, logits * factor), logits)
     greedy = tf.argmax(logits, 1, tf.int32)

@@ -33,7 +33,7 @@ class Way:
     """How a text is written; names as in `pipelines.outputs.search.Drawn`.
 
     Attributes:
-        most: tokens.
+        most, fewest: tokens.
         stop: texts before which it ends.
     """
 
@@ -44,6 +44,7 @@ class Way:
     repetition: float = 1.0
     seed: int = 0
     stop: tuple[str, ...] = ()
+    fewest: int = 0
 
 
 @dataclass(frozen=True)

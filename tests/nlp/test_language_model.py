@@ -112,7 +112,7 @@ def test_windows_of_train_begin_elsewhere_in_each_epoch_and_judged_ones_do_not(t
 def network(size=30, most=6, **how):
     keras.utils.set_random_seed(1)
     settings = LanguageTransformer(name="transformer", length=16, width=16, depth=2, heads=4, groups=2, hidden=32)
-    writing = {"most": most, "temperature": 0.0, "top_k": None, "top_p": None, "repetition": 1.0, "seed": 0, **how}
+    writing = {"most": most, "temperature": 0.0, "top_k": None, "top_p": None, "repetition": 1.0, "seed": 0, "fewest": 0, **how}
     return language.build(settings, size=size, writing=SimpleNamespace(**writing))
 
 
@@ -216,7 +216,7 @@ def test_a_preset_gives_the_logits_that_keras_hub_gives(tmp_path, tied):
     ids = alphabet.ids(tf.constant(texts))
     assert [text.decode() for text in alphabet.texts(ids.to_tensor(0)).numpy()] == texts
     assert [int(alphabet.sizes[row].sum()) for row in ids.to_list()] == [len(text) for text in texts]
-    writing = SimpleNamespace(most=5, temperature=0.0, top_k=None, top_p=None, repetition=1.0, seed=0)
+    writing = SimpleNamespace(most=5, temperature=0.0, top_k=None, top_p=None, repetition=1.0, seed=0, fewest=0)
     model = language_pretrained.build(preset, size=alphabet.size, end=alphabet.end, facts=facts, writing=writing)
     backbone = keras_hub.models.Backbone.from_preset(preset.preset)
     raw = ids[1:].to_tensor(0) - 1

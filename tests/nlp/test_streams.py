@@ -21,7 +21,7 @@ SIZE, MOST = 30, 24
 def network(**how):
     keras.utils.set_random_seed(1)
     settings = LanguageTransformer(name="transformer", length=MOST, width=16, depth=2, heads=4, groups=2, hidden=24, dropout=0.0)
-    writing = {"most": 8, "temperature": 0.0, "top_k": None, "top_p": None, "repetition": 1.0, "seed": 0, **how}
+    writing = {"most": 8, "temperature": 0.0, "top_k": None, "top_p": None, "repetition": 1.0, "seed": 0, "fewest": 0, **how}
     return language.build(settings, size=SIZE, writing=SimpleNamespace(**writing))
 
 
@@ -51,7 +51,8 @@ def written(streams, asked):
     return [("".join(pieces), ends[0], len(pieces)) for pieces, ends, _ in found]
 
 
-@pytest.mark.parametrize("how", [{}, {"temperature": 1.3, "top_p": 0.9, "seed": 4}, {"temperature": 0.9, "top_k": 5, "repetition": 1.4}])
+@pytest.mark.parametrize("how", [{}, {"temperature": 1.3, "top_p": 0.9, "seed": 4}, {"temperature": 0.9, "top_k": 5, "repetition": 1.4},
+                                 {"temperature": 1.3, "fewest": 8}])
 def test_a_text_is_what_the_model_writes_whatever_is_written_beside_it(how):
     model, draw = network(**how), np.random.default_rng(0)
     prompts = [[SIZE - 1, *draw.integers(2, SIZE - 1, count).tolist()] for count in (0, 5, 2, 9, 12, 1, 7)]
@@ -60,6 +61,7 @@ def test_a_text_is_what_the_model_writes_whatever_is_written_beside_it(how):
     try:
         both = written(streams, [pair for prompt in prompts for pair in ((prompt, way), (prompt, Way(3, 2.0, seed=9)))])
         for prompt, (text, ended, _) in zip(prompts, both[::2]):
+            assert len(text) >= how.get("fewest", 0)
             assert text == text_of(model, prompt) and ended == ("length" if len(text) == 8 else "stop")
         assert all(len(text) <= 3 for text, _, _ in both[1::2])
     finally:

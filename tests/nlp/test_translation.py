@@ -71,7 +71,7 @@ def test_a_text_that_is_cut_has_no_end():
 def made(size=30, how=None, **more):
     keras.utils.set_random_seed(1)
     settings = Translator(**{"name": "transformer", "width": 16, "depth": 2, "writing_depth": 2, "heads": 2, "hidden": 32, **more})
-    how = {"beam": 1, "ratio": 2.0, "length_penalty": 1.0, **(how or {})}
+    how = {"beam": 1, "ratio": 2.0, "length_penalty": 1.0, "fewest": 1, **(how or {})}
     return translator.build(settings, size=size, most=12, writing=SimpleNamespace(**how))
 
 
@@ -92,6 +92,20 @@ def test_kept_states_give_what_a_whole_pass_gives():
     np.testing.assert_allclose(decoder(before, 0, decoder.empty(3))[0].numpy(), whole[:, -1], atol=1e-4)
     longer = model({"tokens": tf.pad(tokens, [[0, 0], [0, 3]]), "written": text}).numpy()
     np.testing.assert_allclose(longer, whole, atol=1e-4)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_an_answer_has_as_many_tokens_as_it_must(beam):
+    """As many as `fewest` says; where a short text may not have so many, as many as it may."""
+    tokens = tf.constant([[5, 6, 7, 8], [9, 0, 0, 0]])
+
+    def lengths(**how):
+        model = made(how={"beam": beam, "ratio": 0.5, **how})
+        model.norms[1].beta.assign(tf.ones([16]))  # with the next line, the end is what is most probable everywhere
+        model.table.vectors.assign(tf.tensor_scatter_nd_add(model.table.vectors, [[model.end]], [tf.ones([16])]))
+        return np.sum(model({"tokens": tokens})["tokens"].numpy() > 0, 1)
+
+    assert np.all(lengths(fewest=8) >= 8) and np.all(lengths(fewest=12) >= 10) and np.all(lengths(fewest=1) == 1)
 
 
 @pytest.mark.parametrize("penalty", [0.0, 1.0, 2.0])
