@@ -80,11 +80,11 @@ def _standard(values: np.ndarray) -> np.ndarray:
 
 
 def experiment(path: Path, width: int, loss: str) -> dict[str, Any]:
-    """What `quartet new` writes for such a table."""
+    """What `quartet new` writes for such a table, but that nothing is explored, as by the peers."""
     return {"task": "recsys.bandit", "data": {"source": "table", "path": str(path), "item_key": "action", "rating_key": "reward",
                                               "propensity_key": "propensity", "numbers": [f"x{number}" for number in range(width)],
                                               "protocol": "random", "validation": 0.2, "test": None},
-            "model": {"name": "policy"}, "loss": {"name": loss}, "monitor": {"tensorboard": False}, "evaluate": {"bootstrap": 100},
+            "model": {"name": "policy", "explore": 0.0}, "loss": {"name": loss}, "monitor": {"tensorboard": False}, "evaluate": {"bootstrap": 100},
             "train": training(path)}
 
 
