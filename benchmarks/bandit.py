@@ -84,8 +84,8 @@ def experiment(path: Path, width: int, loss: str) -> dict[str, Any]:
     return {"task": "recsys.bandit", "data": {"source": "table", "path": str(path), "item_key": "action", "rating_key": "reward",
                                               "propensity_key": "propensity", "numbers": [f"x{number}" for number in range(width)],
                                               "protocol": "random", "validation": 0.2, "test": None},
-            "model": {"name": "policy", "explore": 0.0}, "loss": {"name": loss}, "monitor": {"tensorboard": False}, "evaluate": {"bootstrap": 100},
-            "train": training(path)}
+            "model": {"name": "policy", "explore": 0.0}, "loss": {"name": loss}, "monitor": {"tensorboard": False},
+            "evaluate": {"bootstrap": 100}, "train": training(path)}
 
 
 def training(path: Path) -> dict[str, Any]:
