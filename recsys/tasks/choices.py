@@ -72,7 +72,7 @@ class LoggedChoices(Interactions):
         propensities = np.full(len(log), 1 / len(catalogue.item_ids)) if log.propensities is None else log.propensities
         rewards, actions, likely = log.ratings[train].astype(np.float64), catalogue.items[train] - 1, propensities[train]
         facts = self.facts or {
-            **catalogue.facts(),
+            **{name: value for name, value in catalogue.facts().items() if name != "user_ids"},  # users are in no policy
             "features": {one["name"]: one for one in catalogue.features},
             "history_events": 0,
             "divided": notes[0],

@@ -292,7 +292,7 @@ def test_places_of_a_list_are_judged_apart_and_users_drawn_whole(tmp_path):
     report = train(settings, RunFolder(tmp_path / "run"), Call("places", task_class("recsys.bandit"), quiet=True))
     table = report["tables"]["test/by_place"]
     assert [row["place"] for row in table] == ["1", "2", "3"] and sum(row["choices"] for row in table) == 60
-    assert report["metrics"]["test/ips"]["unit"] == "user"
+    assert report["metrics"]["test/ips"]["unit"] == "user" and "user_ids" not in splits_of(settings).facts
 
 
 def test_the_choices_of_one_list_are_drawn_apart(tmp_path):
