@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def fit(actions: np.ndarray, rewards: np.ndarray, propensities: np.ndarray, count: int) -> np.ndarray:
+def mean_rewards(actions: np.ndarray, rewards: np.ndarray, propensities: np.ndarray, count: int) -> np.ndarray:
     """[count] mean rewards, few choices counting less: empirical Bayes by moments (Casella 1985).
 
     A choice counts by 1 / propensity, so that an action's mean is that over all contexts and not over those in which it was preferred.

@@ -19,19 +19,19 @@ import numpy as np
 
 from pipelines.task.intervals import LEVEL, Statistic, wilson
 
-Sums = np.ndarray  # [m, 7] over the logged choices: w, w r, q_policy, w (r - q), the same below the threshold, w^2, 1
+# of sums [m, 6] over the logged choices: w, w r, q_policy, w (r - q), the same below the threshold, 1
 ESTIMATORS: Mapping[str, Statistic] = {
     "snips": lambda sums: _ratio(sums[:, 1], sums[:, 0]),
-    "ips": lambda sums: sums[:, 1] / sums[:, 6],
-    "doubly_robust": lambda sums: (sums[:, 2] + sums[:, 3]) / sums[:, 6],
-    "switch_dr": lambda sums: (sums[:, 2] + sums[:, 4]) / sums[:, 6],
-    "direct_method": lambda sums: sums[:, 2] / sums[:, 6],
+    "ips": lambda sums: sums[:, 1] / sums[:, 5],
+    "doubly_robust": lambda sums: (sums[:, 2] + sums[:, 3]) / sums[:, 5],
+    "switch_dr": lambda sums: (sums[:, 2] + sums[:, 4]) / sums[:, 5],
+    "direct_method": lambda sums: sums[:, 2] / sums[:, 5],
 }
 FEWEST = 30  # choices as which weighted ones must count at least, for the bootstrap to hold
 EARNED = 5.0  # of rewards of 0 or 1, how many of the rarer must be among so many choices; likewise of others within their range
 LITTLE = 0.05  # share of the choices as which they should count
 LARGEST = 0.1  # share of all weight that a single choice may have
-UNLIKE = 4.0  # standard errors by which the mean weight may differ from 1
+UNLIKE, ALIKE = 4.0, 0.01  # standard errors by which the mean weight may differ from 1, and how far it may in any case
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Choices:
         return np.asarray(self.chances, np.float64) / np.asarray(self.propensities, np.float64)
 
     def terms(self, threshold: float | None = None) -> np.ndarray:
-        """[n, 7] float64, whose sums `ESTIMATORS` take.
+        """[n, 6] float64, whose sums `ESTIMATORS` take.
 
         Args:
             threshold: the weight above which SWITCH-DR trusts the model of rewards alone; None: by `switch_threshold`.
@@ -66,20 +66,21 @@ class Choices:
         threshold = self.switch_threshold() if threshold is None else threshold
         corrected = weights * (rewards - self.predicted)
         below = np.where(weights <= threshold, corrected, 0.0)
-        return np.stack([weights, weights * rewards, np.asarray(self.expected, np.float64), corrected, below, weights**2,
-                         np.ones_like(weights)], 1)
+        return np.stack([weights, weights * rewards, np.asarray(self.expected, np.float64), corrected, below, np.ones_like(weights)], 1)
 
     def switch_threshold(self) -> float:
         """The weight above which the model of rewards answers alone: of the quantiles of the weights the one with the least estimated
-        variance plus squared bound of the bias (Wang, Agarwal and Dudik 2017, section 4). The bound is the mean of w |r - q| above the
-        threshold; the largest reward in place of |r - q|, as there, says too little where rewards are rare."""
+        variance plus squared bound of the bias (Wang, Agarwal and Dudik 2017, section 4). The bound is the share of the policy above the
+        threshold, the mean of w there, times how far the model may be off: its prediction plus the mean size of a reward. Wang et al.
+        take the largest reward for that, which says too little where rewards are rare."""
         weights = self.weights
         corrected = weights * (np.asarray(self.rewards, np.float64) - self.predicted)
+        off = weights * (np.abs(self.predicted) + np.abs(self.rewards).mean()) if len(weights) else weights
         best, chosen = np.inf, np.inf
         for threshold in np.unique(np.quantile(weights, np.linspace(0.5, 1.0, 21))) if len(weights) else ():
             below = weights <= threshold
             variance = float(np.var(self.expected + np.where(below, corrected, 0.0))) / len(weights)
-            error = variance + float(np.mean(np.where(below, 0.0, np.abs(corrected)))) ** 2
+            error = variance + float(np.mean(np.where(below, 0.0, off))) ** 2
             if error <= best:
                 best, chosen = error, float(threshold)
         return chosen
@@ -126,7 +127,7 @@ class Choices:
         if share > LARGEST:
             found.append(f"A single choice has {share:.0%} of all weight")
         error = float(weights.std()) / np.sqrt(len(weights))
-        if error and abs(weights.mean() - 1) > UNLIKE * error:
+        if abs(weights.mean() - 1) > max(UNLIKE * error, ALIKE):
             low, high = weights.mean() - 2 * error, weights.mean() + 2 * error
             found.append(f"Weights average {weights.mean():.3g} [{low:.3g}, {high:.3g}] where 1 is expected: the "
                          "propensities are not those of the choices, or the policy takes actions that the log could not")

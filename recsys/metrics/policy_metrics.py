@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 LOGGING = "logging policy"
 GAIN = 0.1  # of the logging policy's value: the gain for which the report says how many choices would show it
-
-
 ALIKE = 0.01  # of the logging policy's value: two policies that differ by less earn the same
 
 

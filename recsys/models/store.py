@@ -76,6 +76,12 @@ def columns_spec(columns: Sequence[Mapping[str, Any]]) -> dict[str, tf.TensorSpe
                                        tf.float32 if one["kind"] == "number" else tf.string) for one in columns}
 
 
+def columns_example(columns: Sequence[Mapping[str, Any]]) -> dict[str, tf.Tensor]:
+    """One example of these columns as models take them, of zeros."""
+    return {one["name"]: tf.zeros([1, one["length"]] if one["kind"] == "list" else [1],
+                                  tf.float32 if one["kind"] == "number" else tf.int32) for one in columns}
+
+
 def columns_received(columns: Sequence[Mapping[str, Any]], raw: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """These columns as models take them (see `data.features.event_arrays`); in graph."""
     examples = {}

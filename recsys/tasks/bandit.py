@@ -15,7 +15,7 @@ from recsys.data.facts import BanditFacts
 from recsys.metrics.off_policy import Choices
 from recsys.metrics.policy_metrics import judge_policies
 from recsys.models.policy import chances
-from recsys.models.store import ids_of
+from recsys.models.store import columns_example, ids_of
 from recsys.settings import BANDIT_MODELS
 from recsys.settings import Bandit as Experiment
 from recsys.tasks.choices import LoggedChoices, LoggedSource
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SHARPNESS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0)  # tried on validation
 SURE = 0.68  # level of the interval whose lower bound decides there
+BELOW_ONE = 1 - 1e-6  # whose product with a sum is below that sum, however it is rounded
 TOP = 20  # actions that an answer lists
 
 
@@ -115,10 +116,10 @@ class Policy(Output):
         if "draw" not in inputs:
             return dict(outputs)
         count = len(self.facts["item_ids"])
-        there = tf.reduce_all(inputs["exclude"][:, :, None] != tf.range(1, count + 1), 1)
+        there = ~_marked(inputs["exclude"], count)
         policy = self._chances(outputs, self._sharpness, there)
         sums = tf.cumsum(policy, axis=-1)
-        drawn = tf.argmax(sums > inputs["draw"][:, None] * sums[:, -1:], -1, tf.int32)
+        drawn = tf.argmax(sums > tf.minimum(inputs["draw"], BELOW_ONE)[:, None] * sums[:, -1:], -1, tf.int32)
         open_ = tf.reduce_any(there, -1)
         best, places = tf.math.top_k(policy, min(TOP, count))
         return {
@@ -221,6 +222,14 @@ def _of(values: tf.Tensor, action: Any) -> tf.Tensor:
     return tf.where(action >= 0, tf.gather(values, tf.maximum(action, 0), batch_dims=1), 0.0)
 
 
+def _marked(numbers: tf.Tensor, count: int) -> tf.Tensor:
+    """[batch, count] bool, which of 1 .. count are among the row's numbers [batch, any] int32 (0: none)."""
+    rows = tf.repeat(tf.range(tf.shape(numbers)[0]), tf.shape(numbers)[1])
+    places = tf.stack([rows, tf.reshape(numbers, [-1])], -1)
+    times = tf.scatter_nd(places, tf.ones_like(rows), [tf.shape(numbers)[0], count + 1])
+    return times[:, 1:] > 0
+
+
 class BanditTask(Task):
     """recsys.bandit. Facts: those of `LoggedChoices`, and `sharpness`."""
 
@@ -245,11 +254,7 @@ class BanditTask(Task):
         model: keras.Model = BANDIT_MODELS.build(
             self.experiment.model, actions=len(rates), features=list(facts["features"].values()), rates=rates,
             habits=habits, scale=self.output.scale, follows=self.experiment.loss.name == "direct")
-        example: Tensors = {}
-        for one in self.input.columns:
-            shape = [1, one["length"]] if one["kind"] == "list" else [1]
-            example[one["name"]] = tf.zeros(shape, tf.float32 if one["kind"] == "number" else tf.int32)
-        model(example)
+        model(columns_example(self.input.columns))
         catalogue = self.input.catalogue
         if model.store is not None and catalogue is not None and catalogue.item_features:
             model.store.fill(catalogue.item_features)

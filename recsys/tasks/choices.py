@@ -17,7 +17,7 @@ from pipelines.task.units import EXAMPLES, Units, grouped
 from recsys.data import features, splits
 from recsys.data.catalogue import Catalogue
 from recsys.data.protocol import NAMES, TRAIN
-from recsys.data.rates import fit
+from recsys.data.rates import mean_rewards
 from recsys.data.requests import COLUMN_MEANINGS, Request, as_ids, column_value, parsed, requests
 from recsys.models.store import columns_received, columns_spec, finder, id_dtype, missing
 from recsys.settings import Bandit as Experiment
@@ -79,7 +79,7 @@ class LoggedChoices(Interactions):
             "binary": bool(np.isin(rewards, (0.0, 1.0)).all()),
             "label": {"mean": float(rewards.mean()), "low": float(rewards.min()), "high": float(rewards.max()),
                       "std": float(rewards.std()) or 1.0},
-            "rates": fit(actions, rewards, likely, len(catalogue.item_ids)).tolist(),
+            "rates": mean_rewards(actions, rewards, likely, len(catalogue.item_ids)).tolist(),
             "habits": (np.bincount(actions, np.log(likely)) / np.bincount(actions)).tolist(),
         }
         if facts["binary"] and not np.isin(log.ratings, (0.0, 1.0)).all():
@@ -189,6 +189,6 @@ class ChoiceRequests(Requests):
     def _asked(self, request: Request) -> dict[str, Any]:
         separator, ids = self.input.experiment.data.list_separator, id_dtype(self.input.facts["item_ids"])
         row = {one["name"]: column_value(one, request.get(one["name"]), separator) for one in self.input.columns}
-        row["request"] = str(request.get("request") or "")
+        row["request"] = "" if request.get("request") is None else str(request["request"])
         row["exclude"] = as_ids(request.get("exclude") or [], ids == tf.int64) or [missing(ids)]
         return row

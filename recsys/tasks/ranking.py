@@ -15,6 +15,7 @@ from recsys.data import known
 from recsys.data.facts import RankingFacts
 from recsys.metrics import rating_metrics
 from recsys.models.ranking import RankingModel
+from recsys.models.store import columns_example
 from recsys.settings import RANKING_MODELS
 from recsys.settings import Ranking as Experiment
 from recsys.tasks.closed_form import ClosedFormOutput, FittedAtOnce
@@ -134,10 +135,7 @@ class RankingTask(FittedAtOnce):
         for name in ("user", "item"):
             if f"{name}_ids" in self.facts:
                 example[name] = tf.zeros([1], tf.int32)
-        for one in self.facts["features"].values():
-            if one["of"] == "event":
-                shape = [1, one["length"]] if one["kind"] == "list" else [1]
-                example[one["name"]] = tf.zeros(shape, tf.float32 if one["kind"] == "number" else tf.int32)
+        example |= columns_example(self.input.columns)
         if self.experiment.model.history:
             example |= {"time": tf.zeros([1], tf.int64), "at": tf.zeros([1], tf.int64)}
         return example

@@ -273,4 +273,3 @@ def _seconds(value: Any, how: str) -> int:
     if read.ambiguous:
         raise DataError(f"{value!r} may have the day or the month first; write it as 2026-11-21")
     return round(float(read.seconds[0]))
-
