@@ -159,11 +159,12 @@ def estimators(path: str, python: str) -> None:
     predicted = draw.uniform(0, 0.02, chances.shape)
     number = np.arange(len(rows))
     choices = Choices(rewards, propensities, chances[number, actions], predicted[number, actions], (chances * predicted).sum(1))
-    sums = choices.terms().sum(0, keepdims=True)
+    threshold = float(np.quantile(choices.weights, 0.9))
+    sums = choices.terms(threshold).sum(0, keepdims=True)
     mine = {name: float(statistic(sums)[0]) for name, statistic in ESTIMATORS.items()}
     with tempfile.TemporaryDirectory() as folder:
         other = theirs({"actions": actions, "rewards": rewards, "propensities": propensities, "chances": chances, "predicted": predicted,
-                        "threshold": np.array(choices.switch_threshold())}, python, Path(folder))
+                        "threshold": np.array(threshold)}, python, Path(folder))
     for name, value in mine.items():
         peer = float(other[f"estimate {name}"])
         print(f"{name}: {value:.9f}, obp {peer:.9f}, difference {value - peer:.1e}")

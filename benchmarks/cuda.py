@@ -157,7 +157,7 @@ def write_data(folder: Path) -> None:
     import numpy as np
     from PIL import Image
 
-    from tests import numbers_made, test_contract
+    from tests import contract_cases, numbers_made
 
     for make in (numbers_made.texts, numbers_made.pairs, numbers_made.dialogues):
         make(folder)
@@ -179,7 +179,7 @@ def write_data(folder: Path) -> None:
         place.mkdir(parents=True)
         for copy in range(3):
             Image.fromarray(draw.integers(0, 255, (64, 64, 3), np.uint8)).save(place / f"{copy}.png")
-    test_contract.sounds_of_several(folder)
+    contract_cases.sounds_of_several(folder)
 
 
 # --- in an environment with XLA's CUDA compiler

@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from pipelines.config.registry import tasks
-from tests import numbers_made, processes, test_contract
+from tests import contract_cases, numbers_made, processes
+from tests.contract_cases import IMAGE_NUMBERS, MADE, PAIRS, SOUND_NUMBERS, TEXT_NUMBERS
 from tests.encoders import tiny
 from tests.finished_run import ROOT
-from tests.test_contract import IMAGE_NUMBERS, MADE, PAIRS, SOUND_NUMBERS, TEXT_NUMBERS
 from tests.vision import boxed_pictures, masked_pictures
 
 pytestmark = pytest.mark.slow(seconds=250)
@@ -39,13 +39,13 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
                                                             "model={name: application, architecture: MobileNet}")),
     "vision.classification/pretrained": ("vision/digits", (
         *FEW, "model={name: pretrained, preset: PRESET/efficientnet, finetune: {name: whole}}")),
-    "speech.classification/pretrained": (test_contract.COMMANDS, (
+    "speech.classification/pretrained": (contract_cases.COMMANDS, (
         *FEW, "model={name: pretrained, preset: PRESET/whisper, silence: 0.1, finetune: {name: whole}}")),
-    "speech.classification/pretrained yamnet": (test_contract.COMMANDS, (
+    "speech.classification/pretrained yamnet": (contract_cases.COMMANDS, (
         *FEW, "model={name: pretrained, preset: PRESET/yamnet, finetune: {name: whole}}", "data.rate=16000")),
-    "speech.transcription/pretrained": (test_contract.TRANSCRIPTS, (
+    "speech.transcription/pretrained": (contract_cases.TRANSCRIPTS, (
         *FEW, "model={name: pretrained, preset: PRESET/whisper, finetune: {name: whole}}")),
-    "speech.transcription/whisper": (test_contract.TRANSCRIPTS, (
+    "speech.transcription/whisper": (contract_cases.TRANSCRIPTS, (
         *FEW, "model={name: whisper, preset: PRESET/whisper, trains: whole, longest: 12}")),
     "speech.classification/ds_cnn": (COMMANDS, (*FEW, "model={name: ds_cnn, width: 4, depth: 1}")),
     "speech.classification/broadcast": (COMMANDS, (*FEW, "model={name: broadcast, width: 4, depth: [1, 1, 1, 1]}")),
@@ -61,20 +61,20 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
         "data.path=MADE/pairs.csv", "model={name: cross_encoder, preset: PRESET/bert, limit: 24, finetune: {name: whole}}")),
     "nlp.pair_classification/bi_encoder": (PAIRS, (
         "data.path=MADE/pairs.csv", "model={name: bi_encoder, preset: PRESET/bert, limit: 16, finetune: {name: whole}}")),
-    "nlp.pair_ranking/bi_encoder": (test_contract.PAIR_RANKS, ("data.path=MADE/pairs.csv", "model.preset=PRESET/bert", "model.limit=16")),
-    "nlp.tagging/pretrained": (test_contract.TAGS, ("data.path=MADE/tagged.conll", "model.preset=PRESET/bert")),
-    "nlp.tagging/pretrained chain": (test_contract.TAGS, (
+    "nlp.pair_ranking/bi_encoder": (contract_cases.PAIR_RANKS, ("data.path=MADE/pairs.csv", "model.preset=PRESET/bert", "model.limit=16")),
+    "nlp.tagging/pretrained": (contract_cases.TAGS, ("data.path=MADE/tagged.conll", "model.preset=PRESET/bert")),
+    "nlp.tagging/pretrained chain": (contract_cases.TAGS, (
         "data.path=MADE/tagged.conll", "model.preset=PRESET/bert", "model.chain=true")),
-    "nlp.tagging/pretrained windows": (test_contract.TAGS, (
+    "nlp.tagging/pretrained windows": (contract_cases.TAGS, (
         "data.path=MADE/tagged.conll", "model.preset=PRESET/bert", "model.window=12")),
-    "nlp.question_answering/pretrained": (test_contract.ANSWERS, (
+    "nlp.question_answering/pretrained": (contract_cases.ANSWERS, (
         "data.path=MADE/answers.json", "model.preset=PRESET/bert", "model.limit=28", "model.window=null", "model.overlap=null")),
-    "nlp.language_model/transformer": (test_contract.VERSES, ("data.path=MADE/verses.txt",)),
-    "nlp.language_model/pretrained": (test_contract.VERSES, (
+    "nlp.language_model/transformer": (contract_cases.VERSES, ("data.path=MADE/verses.txt",)),
+    "nlp.language_model/pretrained": (contract_cases.VERSES, (
         "data.path=MADE/verses.txt", "model={name: pretrained, preset: PRESET/llama, length: 32, lora: 2}")),
-    "nlp.dialogue/pretrained": (test_contract.DIALOGUES, ("data.path=MADE/dialogues.csv", "model.preset=PRESET/chatting")),
-    "nlp.translation/transformer": (test_contract.TRANSLATIONS, ("data.path=MADE/translations.tsv",)),
-    "nlp.question_answering/pretrained windows": (test_contract.ANSWERS, ("data.path=MADE/answers.json", "model.preset=PRESET/bert")),
+    "nlp.dialogue/pretrained": (contract_cases.DIALOGUES, ("data.path=MADE/dialogues.csv", "model.preset=PRESET/chatting")),
+    "nlp.translation/transformer": (contract_cases.TRANSLATIONS, ("data.path=MADE/translations.tsv",)),
+    "nlp.question_answering/pretrained windows": (contract_cases.ANSWERS, ("data.path=MADE/answers.json", "model.preset=PRESET/bert")),
     "recsys.sequential/sasrec": ("recsys/quickstart", ("model={name: sasrec, length: 5, width: 4, taste: true}",)),
     "recsys.sequential/sasrec sampled": ("recsys/quickstart", ("model={name: sasrec, length: 5, width: 4}",
                                                                "loss={name: sampled, negatives: 8}")),
@@ -82,18 +82,18 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "nlp.regression/bag": (TEXT_NUMBERS, ("data.path=MADE/texts.csv",)),
     "speech.regression/ds_cnn": (SOUND_NUMBERS, ("data.path=MADE/tones.csv",)),
     "vision.regression/cnn": (IMAGE_NUMBERS, ("data.path=MADE/pictures.npz", "loss.name=quantiles")),
-    "vision.segmentation/small": (test_contract.MASKS, ("data.path=MADE/masks",)),
-    "vision.segmentation/pretrained": (test_contract.MASKS, (
+    "vision.segmentation/small": (contract_cases.MASKS, ("data.path=MADE/masks",)),
+    "vision.segmentation/pretrained": (contract_cases.MASKS, (
         "data.path=MADE/masks", "model={name: pretrained, preset: PRESET/pyramid, decoder: [4, 4, 8, 8]}")),
-    "vision.detection/small": (test_contract.BOXES, ("data.path=MADE/boxes/boxes.csv",)),
-    "vision.detection/pretrained": (test_contract.BOXES, (
+    "vision.detection/small": (contract_cases.BOXES, ("data.path=MADE/boxes/boxes.csv",)),
+    "vision.detection/pretrained": (contract_cases.BOXES, (
         "data.path=MADE/boxes/boxes.csv", "model={name: pretrained, preset: PRESET/pyramid, width: 8}")),
-    "vision.instances/small": (test_contract.THINGS, ("data.path=MADE/things", "evaluate.boxes=20")),
-    "vision.instances/pretrained": (test_contract.THINGS, (
+    "vision.instances/small": (contract_cases.THINGS, ("data.path=MADE/things", "evaluate.boxes=20")),
+    "vision.instances/pretrained": (contract_cases.THINGS, (
         "data.path=MADE/things", "evaluate.boxes=20", "model={name: pretrained, preset: PRESET/pyramid, width: 8}")),
-    "vision.detection/yolox": (test_contract.BOXES, ("data.path=MADE/boxes/boxes.csv", "model={name: yolox, weights: null}")),
+    "vision.detection/yolox": (contract_cases.BOXES, ("data.path=MADE/boxes/boxes.csv", "model={name: yolox, weights: null}")),
     "recsys.retrieval/towers": (RETRIEVAL, ("loss={negatives: 8, hard: 4}",)),
-    "recsys.bandit/policy": (test_contract.CHOICES, ("model.hidden=[8]",)),
+    "recsys.bandit/policy": (contract_cases.CHOICES, ("model.hidden=[8]",)),
     "recsys.ranking/dcn": (RANKING, ("model.name=dcn", "model.history=5")),
     "recsys.ranking/dlrm": (RANKING, ("model.name=dlrm",)),
 }

@@ -255,8 +255,8 @@ def test_answers_are_characters_of_the_passage_as_sent(tmp_path):
     pytest.importorskip("keras_hub", reason="needs the extra `pretrained`: what it tests is not tested here")
     from nlp.tasks.question_answering import QuestionAnswering
     from tests import numbers_made
+    from tests.contract_cases import ANSWERS
     from tests.encoders import tiny
-    from tests.test_contract import ANSWERS
 
     given = [*numbers_made.answers(tmp_path), f"model.preset={tiny.bert(tmp_path / 'bert')}"]
     task = QuestionAnswering(from_text(ANSWERS, given, file="x").experiment)

@@ -254,8 +254,8 @@ def test_a_chain_is_trained_judged_exported_and_equal_alone_and_in_a_batch(tmp_p
     from pipelines.serving.predict import Predictor
     from quartet import task_testing
     from tests import numbers_made
+    from tests.contract_cases import TAGS
     from tests.encoders import tiny
-    from tests.test_contract import TAGS
 
     settings = [*numbers_made.tagged(tmp_path, 120), f"model.preset={tiny.bert(tmp_path / 'bert')}", "model.chain=true", "train.epochs=6",
                 "train.learning_rate.peak=0.02", "evaluate.bootstrap=100", "train.precision=float32", "train.devices=cpu", "data.test=null",
@@ -290,8 +290,8 @@ def test_answers_are_characters_of_the_text_as_sent(tmp_path):
     from nlp.tasks.tagging import Tagging
     from pipelines.config.load import from_text
     from tests import numbers_made
+    from tests.contract_cases import TAGS
     from tests.encoders import tiny
-    from tests.test_contract import TAGS
 
     settings = [*numbers_made.tagged(tmp_path), f"model.preset={tiny.bert(tmp_path / 'bert')}", "model.limit=10"]
     task = Tagging(from_text(TAGS, settings, file="x").experiment)

@@ -244,7 +244,7 @@ def reader(tmp_path_factory, preset):
     from pipelines.runs.run import Call, train
     from pipelines.serving.load import task_class
     from tests import numbers_made
-    from tests.test_contract import ANSWERS
+    from tests.contract_cases import ANSWERS
 
     folder = tmp_path_factory.mktemp("reader")
     known = from_text(ANSWERS, [*numbers_made.answers(folder, 40), f"model.preset={preset}", "train.epochs=1", "evaluate.bootstrap=100"])
