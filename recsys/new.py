@@ -264,6 +264,9 @@ def _bandit(path: Path, seen: Seen) -> Draft:
     if seen.propensity is None or seen.item is None or not (seen.click or seen.rating):
         raise DataError(f"{path}: learning from logged choices needs an action (--item), what it earned (--label, --rating) and a column "
                         "that is called like its propensity: how probable the choice was, above 0 and at most 1")
+    if not (seen.numbers or seen.categories or seen.position):
+        raise DataError(f"{path}: no column says in which context the choices were made; a policy needs one, such as a number, or a text "
+                        "with few values")
     keys = seen.keys
     entries: list[Entry] = [("source", "table", ""), ("path", str(path), "" if path.is_absolute() else "from the current directory")]
     entries += [(key, value, COMMENTS.get(key, "")) for key, value in seen.frame.settings.items()]

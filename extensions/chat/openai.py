@@ -1,7 +1,8 @@
 """OpenAI's routes of a server, so that its clients talk with models of one's own.
 
     GET  /v1/models             the models
-    POST /v1/chat/completions   {"model", "messages", "max_tokens", "temperature", "top_p", "seed", "stop", "stream"}: of nlp.dialogue
+    POST /v1/chat/completions   {"model", "messages", "max_tokens", "temperature", "top_p", "seed", "stop", "stream"}: of nlp.dialogue;
+                                also "top_k" and "min_tokens", which others offer beside OpenAI's
     POST /v1/completions        {"model", "prompt", ...}: of nlp.language_model and nlp.dialogue, whose marks are marks in it
     POST /v1/embeddings         {"model", "input", "encoding_format"}: of runs of a pretrained encoder
 

@@ -21,7 +21,7 @@ ORDERS = ("order", "sequence", "step")  # names of a column that may number a us
 LOGGED = {"item": ("action", "action_id", "arm", "arm_id", "choice", "decision", "treatment", "variant"),  # names in a log of choices
           "click": ("reward", "payoff", "outcome", "gain", "click", "clicked", "conversion", "converted"),
           "position": ("position", "slot", "rank", "place")}
-SURELY, LIKELY = ("propensity", "pscore"), ("prob",)  # parts of the name of a choice's probability
+SURELY, LIKELY = {"propensity", "propensities", "pscore"}, {"prob", "probability"}  # words in the name of a choice's probability
 UNREAD = 0.05  # share of times that may be unreadable
 
 
@@ -137,7 +137,7 @@ def look(path: Path, asked: Asked) -> Seen:
     rest = [name for name in names if name not in seen.roles.values()]
     if frame.header:
         numbers = [name for name in rest if facts[name].kind == "number" and _plain_number(frame, name) and fit(name, "title") is None]
-        seen.numbers = [name for name in numbers if plain(name).split("_")[0] not in ("", "unnamed")]
+        seen.numbers = [name for name in numbers if plain(name).split("_")[0] not in ("", "unnamed") and not _says(name, SURELY)]
         most = MOST if seen.propensity is None else max(MOST, frame.rows // 20)
         seen.categories = [name for name in rest if facts[name].kind == "text" and facts[name].distinct <= most]
     if note := frame.passed_over():
@@ -152,8 +152,7 @@ def _choices(free: list[str], facts: Mapping[str, Facts], asked: Asked, own: Map
         return next((name for wanted in names for name in free if plain(name) == wanted), None)
 
     likely = [name for name in free if facts[name].kind == "number" and (
-        any(part in plain(name) for part in SURELY)
-        or (any(part in plain(name) for part in LIKELY) and facts[name].low > 0 and facts[name].high <= 1))]
+        _says(name, SURELY) or (_says(name, LIKELY) and facts[name].low > 0 and facts[name].high <= 1))]
     if not likely or asked.task not in (None, "bandit"):
         return {}
     reward = own.get("click") or own.get("rating") or called(LOGGED["click"]) or by_name(free, ["rating"]).get("rating")
@@ -163,6 +162,10 @@ def _choices(free: list[str], facts: Mapping[str, Facts], asked: Asked, own: Map
     found = {"propensity": likely[0], "item": action, "click" if _is_click(facts[reward]) else "rating": reward}
     position = called(LOGGED["position"])
     return {**found, **({"position": position} if position and facts[position].distinct <= MOST else {})}
+
+
+def _says(name: str, words: set[str]) -> bool:
+    return not words.isdisjoint(plain(name).split("_"))
 
 
 def _by_values(roles: dict[str, str], free: dict[str, Facts], facts: Mapping[str, Facts], wanted: list[str], seen: Seen, frame: Frame,

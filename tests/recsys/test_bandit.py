@@ -366,8 +366,8 @@ def test_new_knows_a_log_of_choices_and_check_looks_at_it(tmp_path):
     assert experiment.task == "recsys.bandit"
     assert (data.item_key, data.rating_key, data.propensity_key) == ("action", "reward", "propensity")
     assert data.numbers == ["age"] and data.categories == ["device"] and data.protocol == "time" and data.time_key == "time"
-    assert from_text(new("recsys", path, task="ranking", columns={"item": "action", "label": "reward"}), file="a.yaml"
-                     ).experiment.task == "recsys.ranking"
+    ranked = from_text(new("recsys", path, task="ranking", columns={"item": "action", "label": "reward"}), file="a.yaml").experiment
+    assert ranked.task == "recsys.ranking" and ranked.data.numbers == ["age"]
     texts = {finding.text: finding.level for finding in check_interactions(experiment).findings}
     assert any("earned something" in text and level == "warning" for text, level in texts.items())
     assert not any("1 / propensity" in text for text in texts)
@@ -377,6 +377,20 @@ def test_new_knows_a_log_of_choices_and_check_looks_at_it(tmp_path):
     texts = {finding.text: finding.level for finding in check_interactions(experiment).findings}
     assert any("1 / propensity averages 1.11 where 3" in text and level == "warning" for text, level in texts.items())
     assert any("1 of 241 choices" in text for text in texts)
+
+
+def test_a_log_without_contexts_is_said(tmp_path):
+    path = tmp_path / "choices.csv"
+    path.write_text("action,reward,propensity\n" + "a,1,0.5\nb,0,0.5\n" * 4, encoding="utf-8")
+    with pytest.raises(DataError, match="no column says in which context"):
+        new("recsys", path)
+
+
+@pytest.mark.parametrize("named, task", [("pscore", "bandit"), ("action_prob", "bandit"), ("problem_share", "ranking")])
+def test_a_propensity_is_known_by_whole_words(tmp_path, named, task):
+    path = tmp_path / "choices.csv"
+    path.write_text(log_text().replace("propensity", named).replace("action,reward", "item,click"), encoding="utf-8")
+    assert from_text(new("recsys", path), file="a.yaml").experiment.task == f"recsys.{task}"
 
 
 def test_synthetic_choices_have_the_propensities_that_they_were_drawn_by():

@@ -81,6 +81,10 @@ def test_openais_client_gets_what_the_model_answers_whole_and_in_pieces(run, cli
     assert pieces[-1].usage.completion_tokens == done.usage.completion_tokens
     short = client.chat.completions.create(model="toy", messages=ASKED, max_tokens=3, temperature=0, stop=["zz"])
     assert short.usage.completion_tokens <= 3
+    lengths = [client.chat.completions.create(model="toy", messages=ASKED, max_tokens=60, temperature=2, seed=seed,
+                                              extra_body={"min_tokens": least}).usage.completion_tokens
+               for least in (0, 50) for seed in range(8)]
+    assert min(lengths[:8]) < 50 <= min(lengths[8:])
     other = client.chat.completions.create(model="toy", messages=ASKED, seed=5)
     assert other.choices[0].message.content != expected
 
@@ -116,6 +120,7 @@ def test_many_clients_at_once_get_their_own_answers(run, client):
     ("chat/completions", {"messages": ASKED, "n": 2}, "n: is not offered"),
     ("chat/completions", {"messages": ASKED, "tools": [{}]}, "tools: is not offered"),
     ("chat/completions", {"messages": ASKED, "max_tokens": 0}, "max_tokens: 0 is no whole number"),
+    ("chat/completions", {"messages": ASKED, "min_tokens": -1}, "min_tokens: -1 is no whole number"),
     ("chat/completions", {"messages": ASKED, "max_tokens": 5000}, "more than the 2,048 that are seen"),
     ("chat/completions", {"messages": ASKED, "temperature": "hot"}, "temperature: 'hot'"),
     ("chat/completions", {"messages": ASKED, "stop": [""]}, "stop: is a text"), ("chat/completions", {"model": "cat"}, "no model cat"),
