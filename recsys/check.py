@@ -47,7 +47,7 @@ def check_interactions(experiment: Experiment, progress: Callable[[int, int], No
     findings += _cold(catalogue.items, catalogue.users, catalogue.parts, catalogue.log)
     findings += _leaks(catalogue.log, catalogue.parts, data)
     findings.append(Finding("note", notes[0]))
-    if experiment.task == "recsys.retrieval":  # type: ignore[attr-defined]
+    if experiment.task in ("recsys.retrieval", "recsys.sequential"):  # type: ignore[attr-defined]
         findings += [Finding("warning", text) for text in unused(catalogue.features)]
     splits = {}
     for number, name in enumerate(NAMES):

@@ -17,6 +17,7 @@ from recsys.data.inspection import ROLES as ROLES
 from recsys.data.inspection import Seen, look
 
 TASKS = ("sequential", "retrieval", "ranking", "bandit", "lists")
+STEP_EVENTS = 16 * 200  # that a step of a sequential network learns from
 BASKETS = 0.1  # share of users with several events at their last moment from which these are one basket
 EASE_USERS, EASE_ITEMS, EASE_EVENTS = 300_000, 100_000, 20_000_000  # from any of these on EASE would take too much memory or time
 
@@ -58,7 +59,7 @@ def _ways(path: Path, seen: Seen, task: str) -> list[Way]:
         return [way("matrix factorisation", task, _factors(seen)), way("cross network", task, _ranking(seen))] if fits else []
     cheap = [way("item kNN", "retrieval", _knn()), way("EASE", "retrieval", _ease(seen))] if _linear_fits(seen) else []
     if task == "sequential":
-        return [*cheap, way("GRU over the latest items", task, _sequential(seen))]
+        return [*cheap, way("attention over the latest items", task, _sequential(seen))]
     return [*cheap, way("towers", task, _towers(seen))]
 
 
@@ -139,18 +140,18 @@ def _division(seen: Seen, task: str) -> list[Entry]:
 def _sequential(seen: Seen) -> list[str]:
     return [
         "model:",
-        "  name: gru                   # or sasrec",
-        "  length: 100                 # latest items of a history that count",
+        "  name: hstu                  # or sasrec, gru",
+        "  length: 200                 # latest items of a history that count",
         "  width: 64",
-        "  dropout: 0.3",
-        "  taste: true                 # what these have in common counts beside the last ones",
-        "loss: {name: sampled, negatives: 1000}",
+        "  dropout: 0.2",
+        "loss: {name: sampled, negatives: 256}",
         "train:",
-        "  epochs: 20",
-        "  batch_size: 64",
-        "  optimizer: {name: adamw, weight_decay: 0.1}",
-        "  learning_rate: {peak: 0.003, schedule: cosine, warmup: 0.05}",
-        "  early_stopping: {patience: 4}",
+        f"  epochs: {_epochs(seen, STEP_EVENTS, 12_000, fewest=2)}",
+        "  batch_size: 16              # rows, each of as many histories as it has room for",
+        "  optimizer: {name: adamw, weight_decay: 0.01}",
+        "  learning_rate: {peak: 0.004, schedule: cosine, warmup: 0.03}",
+        "  clip: {global_norm: 5.0}",
+        "  early_stopping: {patience: 6}",
     ]
 
 

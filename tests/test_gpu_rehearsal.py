@@ -78,6 +78,7 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "recsys.sequential/sasrec": ("recsys/quickstart", ("model={name: sasrec, length: 5, width: 4, taste: true}",)),
     "recsys.sequential/sasrec sampled": ("recsys/quickstart", ("model={name: sasrec, length: 5, width: 4}",
                                                                "loss={name: sampled, negatives: 8}")),
+    "recsys.sequential/hstu": ("recsys/quickstart", ("model={name: hstu, length: 5, width: 4, heads: 2}",)),
     "recsys.sequential/gru": ("recsys/quickstart", ("model={name: gru, length: 5, width: 4}",)),
     "nlp.regression/bag": (TEXT_NUMBERS, ("data.path=MADE/texts.csv",)),
     "speech.regression/ds_cnn": (SOUND_NUMBERS, ("data.path=MADE/tones.csv",)),

@@ -62,10 +62,10 @@ def learn(log: Log, train: np.ndarray, data: InteractionData) -> list[Facts]:
 
 
 def unused(facts: list[Facts]) -> list[str]:
-    """For each column that differs between the events of one item, that retrieval, which knows users and items alone, does without it."""
+    """For each column that differs between the events of one item, that lists, whose tasks know users and items alone, do without it."""
     return [
-        f"Column {one['name']} is not used: it differs between events of one item, and retrieval knows users and items alone. What "
-        "belongs to users comes from their own table (data.users), what belongs to events by recsys.ranking"
+        f"Column {one['name']} is not used: it differs between events of one item, and lists are made for users, of items. What "
+        "belongs to users comes from their own table (data.users of recsys.retrieval), what belongs to events by recsys.ranking"
         for one in facts
         if one["of"] == "event"
     ]

@@ -96,6 +96,8 @@ class ScoringModel(keras.Model, ABC):
 class ListModel(ScoringModel):
     """A list model whose scores are products of a user's vector and each item's."""
 
+    frozen: tuple[tf.Variable, tf.Variable] | None = None
+
     @abstractmethod
     def queries(self, users: tf.Tensor, history: tf.Tensor, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
         """(vectors [batch, width], whether anything is known of the user [batch] bool)."""
@@ -104,7 +106,12 @@ class ListModel(ScoringModel):
     def catalogue(self) -> tuple[tf.Tensor, tf.Tensor]:
         """(vectors [1 + items, width], biases [1 + items]) of all items, float32."""
 
+    def freeze(self) -> None:
+        """Keeps the catalogue: a request then does not make it anew."""
+        vectors, bias = self.catalogue()
+        self.frozen = tf.Variable(vectors, trainable=False), tf.Variable(bias, trainable=False)
+
     def score(self, users: tf.Tensor, history: tf.Tensor, similar: tf.Tensor | None) -> tuple[Score, tf.Tensor]:
         vectors, known = self.queries(users, history)
-        items, bias = map(tf.convert_to_tensor, self.catalogue())
+        items, bias = map(tf.convert_to_tensor, self.frozen or self.catalogue())
         return products(tf.cast(vectors, tf.float32), items, bias, similar), known

@@ -214,13 +214,14 @@ class FeatureVectors(keras.layers.Layer):
     Args:
         facts: of the columns, as `features.learn` gives them.
         width: size of a vector.
+        deviation: of the vectors at first.
     """
 
-    def __init__(self, facts: Sequence[Mapping[str, Any]], width: int, **options: Any):
+    def __init__(self, facts: Sequence[Mapping[str, Any]], width: int, *, deviation: float = 0.05, **options: Any):
         super().__init__(**options)
         self.facts, self.width = list(facts), width
         self.embeddings = [
-            by_number(len(one["values"]) + 1, width, f"column_{number}") if one["kind"] != "number" else None
+            by_number(len(one["values"]) + 1, width, f"column_{number}", initializer=small(deviation)) if one["kind"] != "number" else None
             for number, one in enumerate(self.facts)
         ]
         for embedding in self.embeddings:
@@ -246,6 +247,30 @@ class FeatureVectors(keras.layers.Layer):
         return vectors, numbers
 
 
+class DescribedVectors(keras.layers.Layer):
+    """Vectors by number, [..., width]: each one's own, and what its features add.
+
+    Args:
+        own: its own, a layer of `by_number`, of `count`.
+        facts: of the columns in `store`.
+        deviation: of what features add at first.
+    """
+
+    def __init__(self, own: Any, count: int, width: int, facts: Sequence[Mapping[str, Any]], store: FeatureStore, *, deviation: float,
+                 **options: Any):
+        super().__init__(**options)
+        self.own, self.count, self.store = own, count, store
+        self.columns = FeatureVectors(facts, width, deviation=deviation, name="columns")
+        plain = any(one["kind"] == "number" for one in facts)
+        self.numbers = keras.layers.Dense(width, use_bias=False, kernel_initializer=small(deviation), name="numbers") if plain else None
+
+    def call(self, numbers: tf.Tensor) -> tf.Tensor:
+        parts, plain = self.columns(self.store(numbers))
+        if self.numbers is not None:
+            parts = [*parts, self.numbers(tf.concat(plain, -1))]
+        return tf.add_n([tf.cast(part, self.compute_dtype) for part in (self.own(numbers), *parts)])
+
+
 def by_number(count: int, width: int, name: str, *, initializer: Any = None, sparse: bool = True) -> Any:
     """Vectors by number, [..., width]; of SPARSE_FROM and more as a Table, whose cost is that of the rows touched.
 
@@ -260,6 +285,8 @@ def by_number(count: int, width: int, name: str, *, initializer: Any = None, spa
 
 def all_rows(layer: Any) -> tf.Tensor:
     """All vectors of such a layer, [count, width] float32."""
+    if isinstance(layer, DescribedVectors):
+        return tf.cast(layer(tf.range(layer.count)), tf.float32)
     return tf.cast(layer.variable.value if isinstance(layer, Table) else layer.embeddings, tf.float32)
 
 

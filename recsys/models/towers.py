@@ -49,7 +49,6 @@ class TowersModel(ListModel):
             for of in ("user", "item")
         }
         self.dropout = keras.layers.Dropout(settings.dropout)
-        self.frozen: tuple[tf.Variable, tf.Variable] | None = None
 
     def fill(self, catalogue: Catalogue) -> None:
         super().fill(catalogue)
@@ -108,13 +107,6 @@ class TowersModel(ListModel):
             known |= tf.reduce_any(history > 0, -1)
         return self.user_tower(users, history), known
 
-    def freeze(self) -> None:
-        """Keeps the catalogue: a request then costs no item's tower."""
-        vectors, bias = self.catalogue()
-        self.frozen = tf.Variable(vectors, trainable=False), tf.Variable(bias, trainable=False)
-
     def catalogue(self) -> tuple[tf.Tensor, tf.Tensor]:
-        if self.frozen is not None:
-            return tf.convert_to_tensor(self.frozen[0]), tf.convert_to_tensor(self.frozen[1])
         vectors, bias = self.item_tower(tf.range(self.items + 1))
         return tf.ensure_shape(vectors, [self.items + 1, self.settings.width]), tf.ensure_shape(bias, [self.items + 1])

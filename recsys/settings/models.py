@@ -12,6 +12,9 @@ TASTE = (
 )
 
 
+TIED = "the vectors of the items of a history are those by which answers are scored, too"
+
+
 class SampledSoftmax(Section):
     """The loss over all items or over a sample of them."""
 
@@ -27,12 +30,29 @@ SEQUENTIAL_MODELS, RETRIEVAL_MODELS, RANKING_MODELS = Variants(), Variants(), Va
 class Sasrec(WithHeads):
     """Self-attention over the history, after Kang and McAuley 2018 (arXiv:1808.09781)."""
 
+    packs: ClassVar[bool] = True  # short histories share a row of the batch
     name: Literal["sasrec"]
     length: int = setting(50, "latest items of a history that count", unit="items", ge=2)
     width: int = setting(64, "embedding size", ge=4)
     depth: int = setting(1, "attention blocks", ge=1)
     heads: int = setting(1, "attention heads", ge=1)
     dropout: Share = setting(0.3, "dropout", unit="share")
+    tied: bool = setting(True, TIED)
+    taste: bool = setting(False, TASTE)
+
+
+@SEQUENTIAL_MODELS.register("recsys.models.sequential:HstuModel")
+class Hstu(WithHeads):
+    """Attention that adds up instead of averaging, with gates (HSTU, Zhai et al. 2024, arXiv:2402.17152), without times."""
+
+    packs: ClassVar[bool] = True
+    name: Literal["hstu"]
+    length: int = setting(100, "latest items of a history that count", unit="items", ge=2)
+    width: int = setting(64, "embedding size", ge=4)
+    depth: int = setting(2, "attention blocks", ge=1)
+    heads: int = setting(1, "attention heads", ge=1)
+    dropout: Share = setting(0.2, "dropout", unit="share")
+    tied: bool = setting(False, TIED)
     taste: bool = setting(False, TASTE)
 
 
@@ -40,11 +60,13 @@ class Sasrec(WithHeads):
 class Gru(Section):
     """A gated recurrent network over the history, after Hidasi et al. 2016 (arXiv:1511.06939)."""
 
+    packs: ClassVar[bool] = False
     name: Literal["gru"]
     length: int = setting(50, "latest items of a history that count", unit="items", ge=2)
     width: int = setting(64, "embedding size and units", ge=4)
     depth: int = setting(1, "recurrent layers", ge=1)
     dropout: Share = setting(0.3, "dropout", unit="share")
+    tied: bool = setting(True, TIED)
     taste: bool = setting(False, TASTE)
 
 

@@ -53,12 +53,9 @@ class Sequential(_Lists):
 
     def problems(self) -> list[tuple[str, str]]:
         problems = super().problems()
-        for name in ("numbers", "categories", "lists", "users"):
-            if getattr(self.data, name):
-                text = "recsys.sequential knows a user by the ids of the history alone; recsys.retrieval and recsys.ranking take features"
-                problems.append((f"data.{name}", text))
-        if self.data.items and not self.data.title_key:
-            problems.append(("data.items", "recsys.sequential takes nothing but titles from the table of items (data.title_key)"))
+        if self.data.users:
+            problems.append(("data.users", "recsys.sequential knows a user by the history alone; recsys.retrieval and recsys.ranking take "
+                             "features of users"))
         return problems
 
 

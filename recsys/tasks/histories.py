@@ -15,6 +15,7 @@ from pipelines.task.contract import Read, Requests, Signature, Splits
 from pipelines.task.form import Field
 from recsys.data import splits
 from recsys.data.catalogue import Catalogue
+from recsys.data.features import unused
 from recsys.data.known import all_known
 from recsys.data.protocol import TRAIN, VALIDATION
 from recsys.data.requests import Request, as_flag, as_id, as_ids, parsed, requests
@@ -60,10 +61,6 @@ class Histories(Interactions):
     def training(self, catalogue: Catalogue) -> tuple[Source, dict[str, Any]]:
         """(the training examples, further facts)."""
 
-    def unused(self, catalogue: Catalogue) -> list[str]:
-        """What of the data is named by settings and not used, in words."""
-        return []
-
     @abstractmethod
     def learning(self, examples: Tensors, seed: tf.Tensor | None) -> tuple[Tensors, Tensors]:
         """Training examples as (inputs, targets)."""
@@ -92,7 +89,7 @@ class Histories(Interactions):
         catalogue.log = replace(log, users=None, items=None, times=None)  # what is left knows the order; 1.6 GB of 100 million events
         self.catalogue = catalogue
         self.validation = self.shown = judged.get("validation")
-        notes += self.unused(catalogue)
+        notes += unused(catalogue.features)
         unnamed = log.left_out - len(log.skipped)
         return Splits(train, judged.get("validation"), judged.get("test"), facts, log.skipped, tuple(notes), unnamed)
 

@@ -13,7 +13,6 @@ from pipelines.data.device_constants import Held
 from pipelines.data.source import ArraySource, Source, Tensors
 from pipelines.task.contract import Learning
 from recsys.data.catalogue import Catalogue
-from recsys.data.features import unused
 from recsys.data.log import index_type
 from recsys.data.protocol import TRAIN, VALIDATION
 from recsys.metrics.users import train_users
@@ -54,9 +53,6 @@ class Events(Histories):
         self._shares = Held((catalogue.counts / max(1, catalogue.counts.sum())).astype(np.float32))
         arrays = {"user": users, "item": train.items, "at": at}
         return ArraySource(arrays, title=catalogue.log.place, fingerprint=f"{catalogue.log.digest}-events-{len(users)}"), {}
-
-    def unused(self, catalogue: Catalogue) -> list[str]:
-        return unused(catalogue.features)
 
     def fitted(self, settings: ClosedForm, *, final: bool = False) -> Any:
         basis = (self.shown or self._users).basis

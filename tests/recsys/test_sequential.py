@@ -5,12 +5,13 @@ import pytest
 import tensorflow as tf
 
 from recsys.models.sequential import SequentialModel
-from recsys.settings import SEQUENTIAL_MODELS, Gru, Sasrec
+from recsys.settings import SEQUENTIAL_MODELS, Gru, Hstu, Sasrec
+from recsys.tasks.sequential import WindowSource, pack
 
 
 def made(name: str, taste: bool) -> SequentialModel:
     tf.random.set_seed(1)
-    settings = {"sasrec": Sasrec, "gru": Gru}[name].model_validate({"name": name, "length": 6, "width": 8, "taste": taste})
+    settings = {"sasrec": Sasrec, "gru": Gru, "hstu": Hstu}[name].model_validate({"name": name, "length": 6, "width": 8, "taste": taste})
     model = SEQUENTIAL_MODELS.build(settings, sampled=False, users=3, items=20, events=9, k=5, chunk=64)
     nothing = tf.zeros([1, 6], tf.int32)
     model({"history": nothing, "positive": nothing, "negatives": nothing[0]})
@@ -21,7 +22,7 @@ def made(name: str, taste: bool) -> SequentialModel:
 
 
 @pytest.mark.parametrize("taste", [False, True])
-@pytest.mark.parametrize("name", ["gru", "sasrec"])
+@pytest.mark.parametrize("name", ["gru", "sasrec", "hstu"])
 def test_later_items_change_nothing(name, taste):
     model = made(name, taste)
     history = np.array([[0, 0, 3, 7, 11, 2]], np.int32)
@@ -45,3 +46,71 @@ def test_taste_remembers_what_the_network_forgot():
     np.testing.assert_allclose(taste([4, 9, 0, 3, 7, 2]), taste([9, 3, 0, 7, 4, 2]), atol=1e-5)
     np.testing.assert_allclose(taste([0, 0, 4, 9, 3, 7]), taste([4, 9, 3, 7, 0, 0]), atol=1e-5)
     assert np.abs(taste([4, 9, 0, 3, 7, 2]) - taste([4, 9, 0, 3, 7, 12])).max() > 1e-2
+
+
+@pytest.mark.parametrize("taste", [False, True])
+@pytest.mark.parametrize("name", ["sasrec", "hstu"])
+def test_windows_of_one_row_know_nothing_of_each_other(name, taste):
+    """What each says is what it says alone, as a request does."""
+    model = made(name, taste)
+    items, offsets = np.arange(1, 20, dtype=np.int32), np.array([0, 0, 3, 5, 12, 19])
+    source = WindowSource(items, offsets, 6, packed=True, place="made", fingerprint="x")
+    rows = {name: value.numpy() for name, value in source.gather(tf.range(len(source), dtype=tf.int64)).items()}
+    assert rows["segment"].max() > 1
+    given = {name: tf.constant(value[:, :-1]) for name, value in rows.items()}
+    together = model.hidden(given["window"], given["segment"], given["back"]).numpy()
+    for row, place in np.argwhere((rows["segment"][:, 1:] == rows["segment"][:, :-1]) & (rows["window"][:, :-1] > 0)):
+        mine = (rows["segment"][row, :-1] == rows["segment"][row, place]) & (np.arange(6) <= rows["back"][row, place] + place - 1)
+        alone = np.zeros([1, 6], np.int32)
+        alone[0, 6 - mine.sum():] = rows["window"][row, :-1][mine]
+        # the window ends where it ends; what stands before the place asked for decides
+        at = 6 - int(rows["back"][row, place])
+        np.testing.assert_allclose(together[row, place], model.hidden(tf.constant(alone)).numpy()[0, at], atol=1e-5)
+
+
+def test_a_new_network_knows_the_latest_item():
+    """Blocks add nothing at first: what comes next depends on the latest item and its place alone."""
+    settings = Hstu(name="hstu", length=6, width=8)
+    model = SEQUENTIAL_MODELS.build(settings, sampled=False, users=3, items=20, events=9, k=5, chunk=64)
+    ours, other = (model.hidden(tf.constant([history], tf.int32)).numpy()[0, -1] for history in ([0, 0, 3, 7, 11, 2], [0, 0, 0, 0, 0, 2]))
+    np.testing.assert_allclose(ours, other, atol=1e-6)
+
+
+def test_histories_and_answers_have_vectors_of_their_own_unless_tied():
+    for tied in (False, True):
+        settings = Hstu(name="hstu", length=6, width=8, tied=tied)
+        model = SEQUENTIAL_MODELS.build(settings, sampled=False, users=3, items=20, events=9, k=5, chunk=64)
+        nothing = tf.zeros([1, 6], tf.int32)
+        model({"history": nothing, "positive": nothing, "negatives": nothing[0]})
+        same = np.array_equal(model.catalogue()[0], model.vectors.embeddings)
+        assert same == tied and sum("answer_vectors" in weight.path for weight in model.weights) == (not tied)
+
+
+def test_rows_are_few_and_hold_what_fits():
+    sizes = np.random.default_rng(0).integers(2, 51, 4000)
+    rows = pack(sizes, 50)
+    filled = np.bincount(rows, sizes)
+    assert filled.max() <= 50 and filled.min() > 0
+    assert len(filled) <= 1.02 * sizes.sum() / 50
+    assert pack(np.array([50, 50, 2]), 50).tolist() == [0, 1, 2] and not len(pack(np.zeros(0, np.int64), 50))
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_features_of_items_add_to_their_vectors(tied):
+    features = [{"name": "year", "kind": "number", "of": "item", "mean": 2000.0, "std": 10.0},
+                {"name": "genres", "kind": "list", "of": "item", "values": ["drama", "war"], "length": 2},
+                {"name": "mood", "kind": "category", "of": "event", "values": ["good"]}]
+    settings = Hstu(name="hstu", length=6, width=8, tied=tied)
+    model = SEQUENTIAL_MODELS.build(settings, sampled=True, features=features, users=3, items=4, events=9, k=3, chunk=64)
+    nothing = tf.zeros([1, 6], tf.int32)
+    model({"history": nothing, "positive": nothing, "negatives": nothing[0]})
+    assert set(model.columns.arrays) == {"year", "genres"}
+    bare = model.catalogue()[0].numpy()
+    model.columns.fill({"year": np.float32([0, 1, 0, 0, 0]), "genres": np.int32([[0, 0], [0, 0], [1, 2], [0, 0], [2, 0]])})
+    told = model.catalogue()[0].numpy()
+    changed = np.abs(told - bare).max(1) > 1e-4
+    assert changed.tolist() == [False, True, True, False, True]
+    np.testing.assert_allclose(model.answers(tf.range(5)), told, atol=1e-6)
+    drama, war = model.answers.columns.embeddings[1].embeddings.numpy()[1:]
+    np.testing.assert_allclose((told - bare)[2], (drama + war) / 2, atol=1e-6)
+    assert (model.answers is model.vectors) == tied

@@ -12,6 +12,7 @@ from pipelines.config.load import load
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.launch import task_class
 from pipelines.runs.run import Call, train
+from recsys.models.sequential import SequentialModel
 from recsys.models.store import HistoryStore
 from recsys.models.towers import TowersModel
 from recsys.tasks.sequential import WindowSource
@@ -144,6 +145,21 @@ def test_the_full_softmax_and_attention_learn(tmp_path):
     assert rows["model"]["ndcg@10"] > rows["popularity"]["ndcg@10"]
 
 
+def test_histories_with_features_of_items(tmp_path, monkeypatch):
+    settings = ("model={name: hstu, length: 20, width: 16, heads: 2}", "data.categories=[theme]", "train.epochs=4")
+    run, report = trained(tmp_path, "recsys/quickstart", *settings)
+    rows = {row["of"]: row for row in report["tables"]["test/model_and_baselines"]}
+    assert rows["model"]["ndcg@10"] > rows["popularity"]["ndcg@10"]
+    model = run.model
+    before = model.catalogue()[0].numpy()
+    themes = model.columns.arrays["theme"]
+    themes.assign(tf.zeros_like(themes))
+    assert np.abs(model.catalogue()[0].numpy() - before).max() > 1e-3
+    monkeypatch.setattr(SequentialModel, "catalogue", None)  # once loaded, a run has the vectors of all items
+    found = predicted(run, "u1")[0].values
+    assert len(found["items"]) == len(set(found["items"])) > 0 and not found["fallback"]
+
+
 def test_clicks_in_criteos_form(tmp_path):
     rng = np.random.default_rng(0)
     lines = []
@@ -194,11 +210,15 @@ def test_tensorboard_has_lists_also_without_validation(without_validation):
     assert list(run.folder.tensorboard.rglob("projector_config.pbtxt")) and list(run.folder.tensorboard.rglob("items*.tsv"))
 
 
-def test_windows_hold_every_next_item_once():
+@pytest.mark.parametrize("packed", [False, True])
+def test_windows_hold_every_next_item_once(packed):
     items, offsets = np.arange(1, 24, dtype=np.int32), np.array([0, 0, 11, 12, 23])
-    source = WindowSource(items, offsets, 4, place="made", fingerprint="x")
-    windows = source.gather(tf.range(len(source), dtype=tf.int64))["window"].numpy()
-    targets = [(int(a), int(b)) for window in windows for a, b in pairwise(window) if a and b]
+    source = WindowSource(items, offsets, 4, packed=packed, place="made", fingerprint="x")
+    rows = source.gather(tf.range(len(source), dtype=tf.int64))
+    windows = rows["window"].numpy()
+    of = rows["segment"].numpy() if packed else np.ones_like(windows)
+    targets = [(int(a), int(b)) for window, own in zip(windows, of)
+               for (a, b), (one, other) in zip(pairwise(window), pairwise(own)) if a and b and one == other]
     expected = [(item, item + 1) for item in range(1, 23) if item not in (11, 12)]
     assert sorted(targets) == expected and source.targets == len(expected)
     assert all((window[np.argmax(window > 0) :] > 0).all() for window in windows)
