@@ -1,4 +1,4 @@
-"""The peers of benchmarks.next_items in PyTorch: the network of recsys/table, or SASRec, with one window in each row.
+"""The peers of benchmarks.next_items in PyTorch: the network of recsys/table but for its taste, or SASRec, a window a row.
 
 python -m benchmarks.torch_next_items interactions.csv hstu 600       # the log, what, seconds; prints one JSON line
 
@@ -17,8 +17,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-LENGTH, WIDTH, DEPTH, NEGATIVES, BATCH, DROPOUT, WARMUP = 200, 64, 2, 256, 16, 0.2, 0.03
-PEAK = {"hstu": 0.004, "sasrec": 0.001}
+LENGTH, WIDTH, DEPTH, NEGATIVES, BATCH, DROPOUT, WARMUP = 200, 64, 2, 256, 8, 0.3, 0.05
+PEAK = {"hstu": 0.003, "sasrec": 0.001}
 
 
 class Hstu(nn.Module):
@@ -92,7 +92,7 @@ def main(path: str, what: str, seconds: float) -> None:
     shares = torch.tensor(odds / odds.sum())
     logs = torch.log(shares.clamp(min=1e-30)).float() + float(np.log(NEGATIVES))
     network = Network(what, len(number))
-    optimizer = torch.optim.AdamW(network.parameters(), 0.0, weight_decay=0.01)
+    optimizer = torch.optim.AdamW(network.parameters(), 0.0, weight_decay=0.1)
     per_row, spent, events, steps = float((table[:, 1:] > 0).float().mul(table[:, :-1] > 0).sum(1).mean()), 0.0, 0, 0
     while spent < seconds:
         for part in torch.randperm(len(table)).split(BATCH):

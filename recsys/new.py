@@ -17,7 +17,7 @@ from recsys.data.inspection import ROLES as ROLES
 from recsys.data.inspection import Seen, look
 
 TASKS = ("sequential", "retrieval", "ranking", "bandit", "lists")
-STEP_EVENTS = 16 * 200  # that a step of a sequential network learns from
+STEP_EVENTS = 8 * 200  # that a step of a sequential network learns from
 BASKETS = 0.1  # share of users with several events at their last moment from which these are one basket
 EASE_USERS, EASE_ITEMS, EASE_EVENTS = 300_000, 100_000, 20_000_000  # from any of these on EASE would take too much memory or time
 
@@ -143,15 +143,15 @@ def _sequential(seen: Seen) -> list[str]:
         "  name: hstu                  # or sasrec, gru",
         "  length: 200                 # latest items of a history that count",
         "  width: 64",
-        "  dropout: 0.2",
+        "  dropout: 0.3",
+        "  taste: true                 # what these have in common counts beside the last ones",
         "loss: {name: sampled, negatives: 256}",
         "train:",
-        f"  epochs: {_epochs(seen, STEP_EVENTS, 12_000, fewest=2)}",
-        "  batch_size: 16              # rows, each of as many histories as it has room for",
-        "  optimizer: {name: adamw, weight_decay: 0.01}",
-        "  learning_rate: {peak: 0.004, schedule: cosine, warmup: 0.03}",
+        f"  epochs: {_epochs(seen, STEP_EVENTS, 16_000, fewest=2)}",
+        "  batch_size: 8               # rows, each of as many histories as it has room for",
+        "  optimizer: {name: adamw, weight_decay: 0.1}",
+        "  learning_rate: {peak: 0.003, schedule: cosine, warmup: 0.05}",
         "  clip: {global_norm: 5.0}",
-        "  early_stopping: {patience: 6}",
     ]
 
 

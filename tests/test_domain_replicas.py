@@ -83,7 +83,7 @@ CASES = {
                           "model": {"name": "pretrained", "preset": "FOLDER/efficientnet", "image_size": 32,
                                     "finetune": {"name": "whole", "learning_rate": 0.002, "head": "new"}}},
 }
-ON_MESH = ["verses", "translations", "histories"]  # the others have operations that DTensor does not divide, or tables
+ON_MESH = ["verses", "translations"]  # the others have operations that DTensor does not divide, or tables
 PROGRAM = """
 import json, sys
 import numpy as np

@@ -6,7 +6,6 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from pipelines.machine.mesh import divided_along
 from pipelines.outputs.decoder import attention, by_head, joined_heads
 from recsys.data.catalogue import Catalogue
 from recsys.models.base import ListModel
@@ -157,8 +156,6 @@ class GruModel(SequentialModel):
 class Block(keras.layers.Layer):
     """Attention and a small dense network, each added to what it was given, normalised first. A new one hands on what it is given."""
 
-    mesh_layouts = {"mixed": "rows"}  # what it gives is taken apart, and so must be whole on each device
-
     def __init__(self, width: int, heads: int, dropout: float, **options: Any):
         super().__init__(**options)
         self.heads = heads
@@ -169,7 +166,7 @@ class Block(keras.layers.Layer):
 
     def call(self, x: tf.Tensor, seen: tf.Tensor, training: bool = False) -> tf.Tensor:
         """`seen` [batch, length, length] bool: what each sees."""
-        query, key, value = divided_along(1, *(by_head(part, self.heads) for part in tf.split(self.mixed(self.norms[0](x)), 3, axis=-1)))
+        query, key, value = (by_head(part, self.heads) for part in tf.split(self.mixed(self.norms[0](x)), 3, axis=-1))
         found = joined_heads(attention(query, key, value, tf.where(seen, 0.0, NEVER)[:, None]))
         x = x + self.dropout(self.out(tf.ensure_shape(found, x.shape)), training=training)
         y = self.dropout(self.wide(self.norms[1](x)), training=training)
@@ -179,8 +176,6 @@ class Block(keras.layers.Layer):
 class AddingBlock(keras.layers.Layer):
     """Norm(sum of silu(query . key + bias by distance) value) * gate, added to what it was given (Zhai et al. 2024, arXiv:2402.17152,
     equations 1 to 3, without times). A new one hands on what it is given."""
-
-    mesh_layouts = {"mixed": "rows"}  # what it gives is taken apart, and so must be whole on each device
 
     def __init__(self, width: int, heads: int, dropout: float, length: int, **options: Any):
         super().__init__(**options)
@@ -193,7 +188,7 @@ class AddingBlock(keras.layers.Layer):
     def call(self, x: tf.Tensor, seen: tf.Tensor, training: bool = False) -> tf.Tensor:
         """`seen` [batch, length, length] bool: what each sees."""
         *parts, gate = tf.split(self.mixed(self.norms[0](x)), 4, axis=-1)
-        query, key, value = divided_along(1, *(by_head(part, self.heads) for part in parts))
+        query, key, value = (by_head(part, self.heads) for part in parts)
         places = tf.range(self.length)
         bias = tf.gather(tf.cast(self.distances, x.dtype), tf.maximum(places[:, None] - places, 0))  # [length, length, heads]
         weights = tf.nn.silu(tf.matmul(query, key, transpose_b=True) + tf.transpose(bias, [2, 0, 1]))

@@ -51,7 +51,7 @@ class Hstu(WithHeads):
     width: int = setting(64, "embedding size", ge=4)
     depth: int = setting(2, "attention blocks", ge=1)
     heads: int = setting(1, "attention heads", ge=1)
-    dropout: Share = setting(0.2, "dropout", unit="share")
+    dropout: Share = setting(0.3, "dropout", unit="share")
     tied: bool = setting(False, TIED)
     taste: bool = setting(False, TASTE)
 
