@@ -3,8 +3,8 @@
 python -m benchmarks.next_items interactions.csv     # about 40 minutes on 2 cores for MovieLens-1M; needs the extra `bench`
 
 The log has columns user_id, item_id, order (of a user's events) and split (train, validation, test: each user's last). The peers
-(benchmarks.torch_next_items) are the same network but for its taste, and SASRec, over the same windows, one in each row, with the same loss,
-for as long as our training took.
+(benchmarks.torch_next_items) are the same network but for its taste, and SASRec, over the same windows, one in each row, with the same
+loss, for as long as our training took.
 """
 
 import argparse
