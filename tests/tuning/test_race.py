@@ -199,7 +199,7 @@ def test_the_ways_of_each_domain_are_experiments_and_the_drafts_own_is_among_the
     for domain, data, task, names in (
             ("vision", images(tmp_path / "images", {"a": 8, "b": 8}), None, ("kernel", "fast")),
             ("speech", recordings, None, ("kernel", "ds_cnn")),
-            ("recsys", events, "ranking", ("factors", "dcn")), ("recsys", events, "lists", ("item_knn", "ease", "gru"))):
+            ("recsys", events, "ranking", ("factors", "dcn")), ("recsys", events, "lists", ("item_knn", "ease", "hstu"))):
         draft = look(domain, data, task=task).draft
         ways = draft.ways()
         assert tuple(from_text(way.body).experiment.model.name for way in ways) == names
