@@ -6,13 +6,12 @@ from pipelines.config.schema import Section, Share, WithHeads, setting
 from pipelines.config.variants import Variants
 from recsys.settings.interactions import Count
 
+LENGTH = "latest items of a history that count"
+TIED = "the vectors of the items of a history are those by which answers are scored, too"
 TASTE = (
     "add a linear map of the sum of the vectors of those `length` items to the network's prediction: taste beside the latest items (after "
     "FISSA, Lin et al. 2020)"
 )
-
-
-TIED = "the vectors of the items of a history are those by which answers are scored, too"
 
 
 class SampledSoftmax(Section):
@@ -26,48 +25,43 @@ class SampledSoftmax(Section):
 SEQUENTIAL_MODELS, RETRIEVAL_MODELS, RANKING_MODELS = Variants(), Variants(), Variants()
 
 
-@SEQUENTIAL_MODELS.register("recsys.models.sequential:SasrecModel")
-class Sasrec(WithHeads):
-    """Self-attention over the history, after Kang and McAuley 2018 (arXiv:1808.09781)."""
+class OfHistory(Section):
+    """What all models of histories have."""
 
     packs: ClassVar[bool] = True  # short histories share a row of the batch
-    name: Literal["sasrec"]
-    length: int = setting(50, "latest items of a history that count", unit="items", ge=2)
-    width: int = setting(64, "embedding size", ge=4)
-    depth: int = setting(1, "attention blocks", ge=1)
-    heads: int = setting(1, "attention heads", ge=1)
+    length: int = setting(50, LENGTH, unit="items", ge=2)
+    width: int = setting(64, "embedding size, and units", ge=4)
+    depth: int = setting(1, "attention blocks, or recurrent layers", ge=1)
     dropout: Share = setting(0.3, "dropout", unit="share")
     tied: bool = setting(True, TIED)
     taste: bool = setting(False, TASTE)
 
 
+@SEQUENTIAL_MODELS.register("recsys.models.sequential:SasrecModel")
+class Sasrec(OfHistory, WithHeads):
+    """Self-attention over the history, after Kang and McAuley 2018 (arXiv:1808.09781)."""
+
+    name: Literal["sasrec"]
+    heads: int = setting(1, "attention heads", ge=1)
+
+
 @SEQUENTIAL_MODELS.register("recsys.models.sequential:HstuModel")
-class Hstu(WithHeads):
+class Hstu(Sasrec):
     """Attention that adds up instead of averaging, with gates (HSTU, Zhai et al. 2024, arXiv:2402.17152), without times."""
 
-    packs: ClassVar[bool] = True
-    name: Literal["hstu"]
-    length: int = setting(100, "latest items of a history that count", unit="items", ge=2)
-    width: int = setting(64, "embedding size", ge=4)
+    name: Literal["hstu"]  # type: ignore[assignment]
+    length: int = setting(200, LENGTH, unit="items", ge=2)
     depth: int = setting(2, "attention blocks", ge=1)
-    heads: int = setting(1, "attention heads", ge=1)
-    dropout: Share = setting(0.3, "dropout", unit="share")
     tied: bool = setting(False, TIED)
-    taste: bool = setting(False, TASTE)
+    taste: bool = setting(True, TASTE)
 
 
 @SEQUENTIAL_MODELS.register("recsys.models.sequential:GruModel")
-class Gru(Section):
+class Gru(OfHistory):
     """A gated recurrent network over the history, after Hidasi et al. 2016 (arXiv:1511.06939)."""
 
     packs: ClassVar[bool] = False
     name: Literal["gru"]
-    length: int = setting(50, "latest items of a history that count", unit="items", ge=2)
-    width: int = setting(64, "embedding size and units", ge=4)
-    depth: int = setting(1, "recurrent layers", ge=1)
-    dropout: Share = setting(0.3, "dropout", unit="share")
-    tied: bool = setting(True, TIED)
-    taste: bool = setting(False, TASTE)
 
 
 @RETRIEVAL_MODELS.register("recsys.models.towers:TowersModel")

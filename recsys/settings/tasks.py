@@ -38,6 +38,9 @@ class _Lists(Experiment):
                 problems.append((f"data.{name}", "recommending needs users and items"))
         if self.data.positive_from is not None and self.data.rating_key is None and self.data.source == "table":
             problems.append(("data.rating_key", "positive_from needs the column of the rating"))
+        if self.data.items and not any((self.data.title_key, self.data.numbers, self.data.categories, self.data.lists)):
+            problems.append(("data.items", "nothing is taken from this table; name its columns in data.title_key, data.numbers, "
+                             "data.categories or data.lists"))
         if self.train.watch is None and len(set(self.evaluate.cutoffs)) < len(self.evaluate.cutoffs):
             problems.append(("evaluate.cutoffs", "a cut-off is named twice"))
         return problems

@@ -65,6 +65,8 @@ def test_features_that_a_task_does_not_take_are_said(tmp_path):
     path = table(tmp_path)
     with pytest.raises(ConfigError, match=r"data.users.*recsys.sequential"):
         experiment(path, data={"users": str(path)})
+    with pytest.raises(ConfigError, match=r"data.items.*nothing is taken from this table"):
+        experiment(path, data={"items": str(path)})
     with pytest.raises(ConfigError, match=r"data.group_by.*data.protocol"):
         experiment(path, "recsys.ranking", {"group_by": "mood"})
     experiment(path, data={"items": str(path), "title_key": "mood"})

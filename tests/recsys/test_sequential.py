@@ -70,7 +70,7 @@ def test_windows_of_one_row_know_nothing_of_each_other(name, taste):
 
 def test_a_new_network_knows_the_latest_item():
     """Blocks add nothing at first: what comes next depends on the latest item and its place alone."""
-    settings = Hstu(name="hstu", length=6, width=8)
+    settings = Hstu(name="hstu", length=6, width=8, taste=False)
     model = SEQUENTIAL_MODELS.build(settings, sampled=False, users=3, items=20, events=9, k=5, chunk=64)
     ours, other = (model.hidden(tf.constant([history], tf.int32)).numpy()[0, -1] for history in ([0, 0, 3, 7, 11, 2], [0, 0, 0, 0, 0, 2]))
     np.testing.assert_allclose(ours, other, atol=1e-6)
