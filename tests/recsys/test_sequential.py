@@ -1,12 +1,14 @@
 """What comes next is predicted from what came before, and from nothing else."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from recsys.models.sequential import SequentialModel
 from recsys.settings import SEQUENTIAL_MODELS, Gru, Hstu, Sasrec
-from recsys.tasks.sequential import WindowSource, pack
+from recsys.tasks.sequential import Windows, WindowSource, pack
 
 
 def made(name: str, taste: bool) -> SequentialModel:
@@ -66,6 +68,16 @@ def test_windows_of_one_row_know_nothing_of_each_other(name, taste):
         # the window ends where it ends; what stands before the place asked for decides
         at = 6 - int(rows["back"][row, place])
         np.testing.assert_allclose(together[row, place], model.hidden(tf.constant(alone)).numpy()[0, at], atol=1e-5)
+
+
+def test_nothing_follows_the_last_item_of_a_window():
+    """Of a row the targets are those of its windows: the first item of the next one is none."""
+    items, offsets = np.arange(1, 20, dtype=np.int32), np.array([0, 0, 3, 5, 12, 19])
+    source = WindowSource(items, offsets, 6, packed=True, place="made", fingerprint="x")
+    settings = SimpleNamespace(experiment=SimpleNamespace(loss=SimpleNamespace(name="full")))
+    inputs, targets = Windows.learning(settings, source.gather(tf.range(len(source), dtype=tf.int64)), None)
+    pairs = sorted((int(a), int(b)) for a, b in zip(tf.reshape(inputs["history"], [-1]), tf.reshape(targets["positive"], [-1])) if b)
+    assert pairs == [(item, item + 1) for item in range(1, 19) if item not in (3, 5, 12)]
 
 
 def test_a_new_network_knows_the_latest_item():
