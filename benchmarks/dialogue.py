@@ -1,7 +1,8 @@
 """Dialogues: their data, the model before training, and how fast texts are written, alone, beside transformers, and for many at once.
 
     python -m benchmarks.dialogue data FOLDER        1,000, 200 and 200 dialogues of CLINC150: utterances answered with JSON
-    python -m benchmarks.dialogue before FOLDER PRESET    of the first 200 of test, answers of that form, by the preset as it is
+    python -m benchmarks.dialogue before FOLDER PRESET    of the first 200 of test, answers of that form, by the preset as it is, and with
+                                                     writing.form, which needs the extra `forms`
     python -m benchmarks.dialogue speed PRESET       tokens/s of one text in float32, beside transformers where torch can be imported
     python -m benchmarks.dialogue many PRESET        tokens/s of 16 streaming clients of a server, against one after the other
 """
@@ -9,7 +10,6 @@
 import http.client
 import json
 import random
-import re
 import subprocess
 import sys
 import tempfile
@@ -17,7 +17,6 @@ import threading
 import time
 from pathlib import Path
 
-FORM = re.compile(r'\{"intent": "[a-z_]+", "words": \d+\}')
 SIZES = {"train": 1000, "validation": 200, "test": 200}
 ASKED = "Explain why the sky is blue, in a few sentences."
 TOKENS, CLIENTS, REPEATS = 64, 16, 3
@@ -40,20 +39,33 @@ def data(folder: Path) -> None:
 
 
 def before(folder: Path, preset: str) -> None:
-    """How many answers have the form, of a preset that is told of it, with an example."""
+    """How many answers have the form, and the right intent, of a preset that is told of it, with an example; and of one that must."""
     from pipelines.serving.load import reading_as
     from pipelines.serving.presets import of_preset
 
-    example = json.loads((folder / "train.jsonl").read_text().split("\n")[0])["messages"]
+    train = [json.loads(line)["messages"] for line in (folder / "train.jsonl").read_text().splitlines()]
+    example, intents = train[0], sorted({json.loads(one[1]["content"])["intent"] for one in train})
+    schema = {"type": "object", "properties": {"intent": {"enum": intents}, "words": {"type": "integer"}}, "required": ["intent", "words"]}
     system = ("You name the intent of an utterance, and count its words. Answer with JSON alone, such as "
               f"{example[1]['content']} for the utterance: {example[0]['content']}")
-    run = reading_as(of_preset(preset, "talk", what="language model"), ["writing.most=32"])
     rows = [json.loads(line)["messages"] for line in (folder / "test.jsonl").read_text().splitlines()][:200]
-    for name, first in (("alone", []), ("told of the form", [{"role": "system", "content": system}])):
+    told, must = [{"role": "system", "content": system}], [f"writing.form.json_schema={json.dumps(schema)}"]
+    for name, first, more in (("alone", [], []), ("told of the form", told, []), ("alone, with writing.form", [], must)):
+        run = reading_as(of_preset(preset, "talk", what="language model"), ["writing.most=32", *more])
         prompts = [run.task.output.prompt([*first, row[0]]) for row in rows]
         written = run.task.output.answered(run.model, prompts)
-        print(f"{name}: {sum(FORM.fullmatch(one.strip()) is not None for one in written)} of {len(rows)} answers have the form; "
-              f"such as {written[0]!r:.120}")
+        print(f"{name}: {sum(intent_of(one) is not None for one in written)} of {len(rows)} answers have the form, "
+              f"{sum(intent_of(one) == intent_of(row[1]['content']) for one, row in zip(written, rows))} the right intent; such as "
+              f"{written[0]!r:.120}", flush=True)
+
+
+def intent_of(answer: str) -> str | None:
+    """None where it has not the form."""
+    try:
+        found = json.loads(answer)
+    except ValueError:
+        return None
+    return found["intent"] if isinstance(found, dict) and sorted(found) == ["intent", "words"] else None
 
 
 def speed(preset: str) -> None:

@@ -3,16 +3,19 @@
     GET  /v1/models             the models
     POST /v1/chat/completions   {"model", "messages", "max_tokens", "temperature", "top_p", "seed", "stop", "stream"}: of nlp.dialogue;
                                 also "top_k" and "min_tokens", which others offer beside OpenAI's
+                                OpenAI's "response_format": JSON, of a schema or any; vLLM's "structured_outputs": {"choice"}, {"regex"}
+                                or {"json"}
     POST /v1/completions        {"model", "prompt", ...}: of nlp.language_model and nlp.dialogue, whose marks are marks in it
     POST /v1/embeddings         {"model", "input", "encoding_format"}: of runs of a pretrained encoder
 
 https://platform.openai.com/docs/api-reference. What a request leaves out is as the run has it (`writing`); texts are written as they come,
-up to ROWS at the same time, with "stream" piece by piece as server-sent events. What is not offered (n above 1, tools, logprobs, forms of
-answers) is refused by name.
+up to ROWS at the same time, with "stream" piece by piece as server-sent events. What is not offered (n above 1, tools, logprobs) is
+refused by name.
 """
 
 import asyncio
 import base64
+import json
 import time
 import uuid
 from collections.abc import AsyncIterator, Sequence
@@ -29,12 +32,15 @@ if TYPE_CHECKING:
     from pipelines.outputs.streams import Ended, Stream, Streams
     from pipelines.serving.http.hosting import Hosted
     from pipelines.serving.predict import Predictor
-    from pipelines.task.writer import Way
+    from pipelines.task.writer import Automaton, Way, Writer
 
 STOPS = 16  # texts, at most
 NOT_OFFERED = {"n": (None, 1), "best_of": (None, 1), "tools": (None, []), "functions": (None, []), "logprobs": (None, False, 0),
                "echo": (None, False), "suffix": (None, ""), "logit_bias": (None, {}), "frequency_penalty": (None, 0),
-               "presence_penalty": (None, 0), "response_format": (None, {"type": "text"})}
+               "presence_penalty": (None, 0)}
+FORMS = {"choice": "choice", "regex": "regex", "json": "json_schema"}  # vLLM's names, and ours
+FORM_SIZE = 100_000  # characters of JSON
+FORMS_WAIT = 16  # requests whose forms wait to be made
 
 
 class OpenAI(ServerProtocol):
@@ -43,14 +49,14 @@ class OpenAI(ServerProtocol):
     def __init__(self) -> None:
         self._streams: dict[Hosted, Streams] = {}
         self._encoders: dict[Hosted, Predictor] = {}
-        self._one = asyncio.Lock()
+        self._one, self._forms = asyncio.Lock(), Forms()
 
     async def start(self, site: Site) -> None:
         for name in site.models.names:
             hosted = site.models.get(name)
             run = getattr(hosted.model, "run", None)
             if run is not None and run.model is not None and run.task.writer(run.model) is not None:
-                await (await Text.begun(await self.streams(hosted), "?", None)).rest()
+                await (await Text.begun(await self.streams(hosted), "?", None, None)).rest()
                 site.say(f"OpenAI       {name}: /v1/chat/completions, /v1/completions")
 
     def close(self) -> None:
@@ -129,10 +135,11 @@ class OpenAI(ServerProtocol):
                 streams = await self.streams(hosted)
                 prompts = prompts_of(asked, chat, streams.writer.dialogues)
                 request.scope["exchange"].inputs = len(prompts)
+                way = way_of(asked, streams.writer.way, await self._forms.of(asked, streams.writer))
                 texts: list[Text] = []
                 try:
                     for prompt in prompts:
-                        texts.append(await Text.begun(streams, prompt, asked))
+                        texts.append(await Text.begun(streams, prompt, asked, way))
                 except DataError:  # which is answered with its reason; those before it are not written in vain
                     for text in texts:
                         text.leave()
@@ -186,11 +193,12 @@ class Text:
         self.ended: Ended | None = None
 
     @classmethod
-    async def begun(cls, streams: "Streams", prompt: Any, asked: dict[str, Any] | None) -> "Text":
+    async def begun(cls, streams: "Streams", prompt: Any, asked: dict[str, Any] | None, way: "Way | None") -> "Text":
         """Raises DataError for a prompt that is too long, and Refused.
 
         Args:
             asked: the request; None: a token, to warm up.
+            way: how it wants texts written; None: as the run does, in any form.
         """
         from dataclasses import replace
 
@@ -198,7 +206,7 @@ class Text:
 
         if streams.full:
             raise TooMany("too many texts wait to be written")
-        way = streams.writer.way if asked is None else way_of(asked, streams.writer.way)
+        way = way or replace(streams.writer.way, form=None)
         ids = await asyncio.to_thread(streams.writer.prompt, prompt) if asked is not None else np.array([streams.writer.first], np.int32)
         if asked is None or (asked.get("max_tokens") is None and asked.get("max_completion_tokens") is None):  # as many as fit
             way = replace(way, most=2 if asked is None else max(1, min(way.most, streams.writer.limit - len(ids))))
@@ -301,7 +309,68 @@ def prompts_of(asked: dict[str, Any], chat: bool, dialogues: bool) -> list[Any]:
     return [asked["messages"]]
 
 
-def way_of(asked: dict[str, Any], usual: "Way") -> "Way":
+class Forms:
+    """Automata of the forms that requests ask for, made one after the other."""
+
+    def __init__(self) -> None:
+        self._one, self._waiting = asyncio.Lock(), 0
+
+    async def of(self, asked: dict[str, Any], writer: "Writer") -> "Automaton | None":
+        """None: the request asks for none. Raises Refused, DataError, and TooMany."""
+        from pipelines.serving.http.bodies import TooMany
+
+        form = form_of(asked)
+        if form is None:
+            return None
+        if self._waiting >= FORMS_WAIT:
+            raise TooMany("too many forms wait to be made")
+        self._waiting += 1
+        try:
+            async with self._one:
+                return await asyncio.to_thread(writer.form, form)
+        finally:
+            self._waiting -= 1
+
+
+def form_of(asked: dict[str, Any]) -> dict[str, Any] | None:
+    """The form that a request asks for, as `writing.form` has it. Raises Refused."""
+    from pipelines.serving.http.bodies import Refused
+
+    said, own = asked.get("response_format"), asked.get("structured_outputs")
+    if said not in (None, {"type": "text"}) and own is not None:
+        raise Refused("response_format and structured_outputs: give one of them")
+    if own is not None:
+        if not isinstance(own, dict) or len(own) != 1 or next(iter(own)) not in FORMS:
+            raise Refused(f'structured_outputs: is an object with one of {", ".join(FORMS)}')
+        (name, value), = own.items()
+        return checked_form(FORMS[name], value, f"structured_outputs.{name}")
+    said = {"type": "text"} if said is None else said
+    kind = said.get("type") if isinstance(said, dict) else None
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return {"json_schema": {"type": "object"}}
+    if kind != "json_schema" or not isinstance(said.get("json_schema"), dict):
+        raise Refused("response_format: its type is text, json_object, or json_schema with the schema in json_schema.schema")
+    return checked_form("json_schema", said["json_schema"].get("schema"), "response_format.json_schema.schema")
+
+
+def checked_form(kind: str, value: Any, name: str) -> dict[str, Any]:
+    """Raises Refused where it is none."""
+    from pipelines.serving.http.bodies import Refused
+
+    if kind == "choice":
+        if not isinstance(value, list) or not value or not all(isinstance(one, str) and one for one in value):
+            raise Refused(f"{name}: is a list of texts")
+    elif not isinstance(value, str if kind == "regex" else dict) or not value:
+        raise Refused(f"{name}: is {'a regular expression' if kind == 'regex' else 'an object'}")
+    size = len(value) if isinstance(value, str) else len(json.dumps(value))
+    if size > FORM_SIZE:
+        raise Refused(f"{name}: has {size:,} characters; {FORM_SIZE:,} at most")
+    return {kind: value}
+
+
+def way_of(asked: dict[str, Any], usual: "Way", form: "Automaton | None") -> "Way":
     """How a request wants texts written. Raises Refused."""
     from dataclasses import replace
 
@@ -324,4 +393,9 @@ def way_of(asked: dict[str, Any], usual: "Way") -> "Way":
         if not isinstance(stops, list) or len(stops) > STOPS or not all(isinstance(one, str) and 0 < len(one) <= 1000 for one in stops):
             raise Refused(f"stop: is a text, or a list of up to {STOPS} texts")
         changes["stop"] = tuple(stops)
+    if form is not None or usual.form is not None:
+        unfit = next((name for name in ("stop", "min_tokens") if asked.get(name)), None)
+        if unfit is not None:
+            raise Refused(f"{unfit}: a form says itself when a text ends; leave it out")
+        changes["form"] = form
     return replace(usual, **{name: value for name, value in changes.items() if value is not None})

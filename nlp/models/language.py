@@ -13,18 +13,19 @@ from nlp.tokens.base import FIRST
 from pipelines.machine.mesh import divided_along
 from pipelines.outputs.decoder import joined_heads
 from pipelines.outputs.search import Drawn, sample
+from pipelines.task.writer import Way
 
 NEVER = -1e9
 Cache = list[tf.Tensor]  # of each layer, keys and values: [2, rows, groups, most, size]
 Keep = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]  # new keys and values, [rows, groups, n, size] -> all that are seen
 
 
-def build(settings: LanguageTransformer, *, size: int, writing: Any) -> keras.Model:
+def build(settings: LanguageTransformer, *, size: int, writing: Way) -> keras.Model:
     """A new model under the current Keras precision policy, with fresh weights drawn from Keras' global seed.
 
     Args:
         size: tokens, of which the last one ends a text, and stands before one.
-        writing: the section `writing`.
+        writing: how it writes.
     """
     shape = Shape(settings.width, settings.depth, settings.heads, settings.groups or settings.heads, settings.hidden, settings.dropout)
     model = LanguageNetwork(shape, size, size - 1, writing)
@@ -128,7 +129,7 @@ class LanguageNetwork(keras.Model):
     float32. With "prompt" [batch, n] int32, padded with 0, it gives what it writes behind: "tokens" [batch, most] int32, padded with 0,
     and "confidence" [batch] float32, the mean probability of the written tokens."""
 
-    def __init__(self, shape: Shape, size: int, end: int, writing: Any):
+    def __init__(self, shape: Shape, size: int, end: int, writing: Way):
         super().__init__(name="language")
         self.shape, self.end, self.size, self.how, self.padded = shape, end, size, writing, shape.padded
         self.vectors = keras.layers.Embedding(size, shape.width, embeddings_initializer=keras.initializers.RandomNormal(stddev=0.02),
@@ -190,6 +191,6 @@ class LanguageNetwork(keras.Model):
         never = tf.range(self.size) < FIRST
         how = Drawn(self.how.temperature, self.how.top_k, self.how.top_p, self.how.repetition, self.how.seed)
         texts, shares = sample(following, moved, empty, lambda logits: tf.where(never, -float("inf"), logits), how, most=self.how.most,
-                               end=self.end, fewest=self.how.fewest)
+                               end=self.end, fewest=self.how.fewest, form=self.how.form)
         count = tf.reduce_sum(tf.cast(texts > 0, tf.float32), 1)
         return {"tokens": texts, "confidence": shares / tf.maximum(count, 1.0)}

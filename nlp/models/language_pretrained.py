@@ -11,6 +11,7 @@ from nlp.settings import LanguagePreset
 from nlp.tokens import preset as preset_tokens
 from pipelines.base.errors import ConfigError
 from pipelines.encoders.presets import description, find, load, record
+from pipelines.task.writer import Way
 from pipelines.training.weight_limits import bounded
 
 ALIKE = ("LlamaBackbone", "Llama3Backbone", "MistralBackbone")  # of this shape
@@ -49,7 +50,7 @@ def shape_of(config: dict[str, Any], dropout: float) -> Shape:
                  tied=bool(config.get("tie_word_embeddings")), padded=True)
 
 
-def build(settings: LanguagePreset, *, size: int, end: int, facts: dict[str, Any], writing: Any) -> keras.Model:
+def build(settings: LanguagePreset, *, size: int, end: int, facts: dict[str, Any], writing: Way) -> keras.Model:
     """With the preset's weights where settings.weights says so. With `lora`, changes of low rank train, and nothing else."""
     model = LanguageNetwork(shape_of(facts["backbone"]["config"], settings.dropout), size, end, writing)
     model({"tokens": tf.zeros([1, 2], tf.int32)})

@@ -2,6 +2,8 @@
 
 from typing import Annotated, Any, ClassVar, Literal
 
+from pydantic import Field
+
 from nlp.settings.texts import Column, Count, TextData
 from pipelines.base.formatting import MetricKind, declare
 from pipelines.config.registry import register_task
@@ -98,6 +100,29 @@ class LanguagePreset(Section):
         8, "rank of the change of each dense layer that trains (LoRA, Hu et al. 2021, arXiv:2106.09685); null: all weights train", ge=1)
 
 
+class TextForm(Section):
+    """What written texts are, whatever the model would write: one of `choice`, `regex` and `json_schema`. Needs the extra `forms`."""
+
+    choice: list[Annotated[str, Field(min_length=1, max_length=1000)]] | None = setting(None, "texts, of which one is written")
+    regex: Annotated[str, Field(min_length=1, max_length=10_000)] | None = setting(
+        None, "a regular expression in the syntax of Rust's regex, which a text as a whole matches")
+    json_schema: dict[str, Any] | None = setting(
+        None, "a JSON schema that a text keeps to; {type: object} alone is any object with lists and objects in it, but none in these")
+
+    def problems(self) -> list[tuple[str, str]]:
+        found = super().problems()
+        if len(self.asked) != 1:
+            found.append(("choice", "give one of choice, regex and json_schema"))
+        if self.choice == []:
+            found.append(("choice", "an empty list; give at least one text"))
+        return found
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What is given, by its name."""
+        return self.model_dump(exclude_none=True)
+
+
 class Drawing(Section):
     """How a text is written on; equal prompts get equal texts."""
 
@@ -111,9 +136,13 @@ class Drawing(Section):
         1.0, "more than 1 makes tokens less probable that are written already (Keskar et al. 2019)", ge=1.0, le=10.0)
     stop: list[str] = setting(list, "texts before which writing ends")
     seed: int = setting(0, "what is drawn; another number gives other texts", ge=0)
+    form: TextForm | None = setting(None, "what texts have to be; null: anything")
 
     def problems(self) -> list[tuple[str, str]]:
-        return [*super().problems(), *length_problems(self.fewest, self.most)]
+        found = [*super().problems(), *length_problems(self.fewest, self.most)]
+        if self.form is not None:
+            found += [(name, "a form says itself when a text ends; leave it out") for name in ("fewest", "stop") if getattr(self, name)]
+        return found
 
 
 def length_problems(fewest: int, most: int | None) -> list[tuple[str, str]]:

@@ -17,10 +17,11 @@ from nlp.tokens import units
 from nlp.tokens.alphabet import Alphabet
 from nlp.tokens.base import FIRST, PAD, joined
 from nlp.tokens.normalise import quoted
-from pipelines.base.errors import DataError
+from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.formatting import escaped
 from pipelines.data import draws
 from pipelines.data.source import Source, Tensors
+from pipelines.outputs.automata import compile_form
 from pipelines.outputs.tokens import cross_entropy
 from pipelines.serving.output import WARNING
 from pipelines.task import intervals, writer
@@ -204,12 +205,27 @@ class NextTokens(Output):
         run = tf.function(lambda some: self.respond(self.answer(lambda each: model(each, training=False), some)), autograph=False)
         return [text.decode() for text in run(inputs)["written"].numpy()]
 
+    @cached_property
+    def way(self) -> writer.Way:
+        """How texts are written. Raises ConfigError where their form cannot be followed, or is longer than they may be."""
+        how = self.experiment.writing
+        try:
+            form = None if how.form is None else self.form(how.form.asked)
+        except DataError as error:
+            raise ConfigError(f"writing.form: {error}") from None
+        if form is not None and form.left[0] > how.most:
+            raise ConfigError(f"writing.most: {how.most} tokens, and the shortest text of writing.form has {form.left[0]}")
+        return writer.Way(how.most, how.temperature, how.top_k, how.top_p, how.repetition, how.seed, tuple(how.stop), how.fewest, form)
+
+    def form(self, asked: Mapping[str, Any]) -> writer.Automaton:
+        """The automaton of a form. Raises DataError."""
+        return compile_form(asked, self.input.alphabet.trie, self.input.alphabet.end)
+
     def writer(self, model: Any) -> writer.Writer:
         from nlp.models.language_huggingface import files
         from nlp.models.language_steps import LanguageSteps
 
-        limit, how = self.experiment.limit, self.experiment.writing
-        way = writer.Way(how.most, how.temperature, how.top_k, how.top_p, how.repetition, how.seed, tuple(how.stop), how.fewest)
+        limit = self.experiment.limit
         text = tf.function(lambda ids: self.input.alphabet.texts(ids[None])[0], input_signature=[tf.TensorSpec([None], tf.int32)],
                            autograph=False)
 
@@ -218,8 +234,8 @@ class NextTokens(Output):
 
         end, template = self.input.alphabet.end, self.facts.get("template")
         foreign = partial(files, model, self.facts, end=end, limit=limit, template=template) if self.experiment.own_tokens else None
-        return writer.Writer(lambda rows: LanguageSteps(model, rows=rows, most=limit), self.prompt, said, way, limit, end, FIRST,
-                             dialogues=self.dialogues, hugging_face=foreign)
+        return writer.Writer(lambda rows: LanguageSteps(model, rows=rows, most=limit), self.prompt, said, self.way, limit, end, FIRST,
+                             self.form, dialogues=self.dialogues, hugging_face=foreign)
 
     def prompt(self, sent: Any) -> np.ndarray:
         """The tokens of a text that is to be written on, [n] int32. Raises DataError."""
@@ -269,13 +285,13 @@ class LanguageModelling(Task):
     def model(self) -> keras.Model:
         experiment, alphabet = self.experiment, self.input.alphabet
         more = {"end": alphabet.end, "facts": self.facts} if experiment.own_tokens else {}
-        return LANGUAGE_MODELS.build(experiment.model, size=alphabet.size, writing=experiment.writing, **more)
+        return LANGUAGE_MODELS.build(experiment.model, size=alphabet.size, writing=self.output.way, **more)
 
     def writer(self, model: keras.Model) -> writer.Writer:
         return self.output.writer(model)
 
     def freeze(self, model: keras.Model) -> None:
-        model.how = self.experiment.writing
+        model.how = self.output.way
 
     def show_epoch(self, model: keras.Model, writer: "Writer", step: int, *, examples: Tensors, inputs: Any, targets: Any) -> None:
         """Texts of train, written on; now and then, as that takes a while."""

@@ -2,12 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
 
 from nlp.tokens.base import FIRST
+from pipelines.outputs.automata import TokenTrie
 
 
 class Alphabet(ABC):
@@ -48,6 +50,20 @@ class Alphabet(ABC):
         return ()
 
     @property
+    def pieces(self) -> list[bytes]:
+        """What each token is in `texts`."""
+        return [b"", b"", *self.strings, b""]
+
+    @property
+    def written(self) -> list[bytes]:
+        """What each token writes in a text that has a form."""
+        return self.pieces
+
+    @cached_property
+    def trie(self) -> TokenTrie:
+        return TokenTrie(self.written)
+
+    @property
     def sizes(self) -> np.ndarray:
         """Bytes that each token stands for, [size] int32."""
         return np.array([0, 1, *map(len, self.strings), 0], np.int32)
@@ -63,6 +79,6 @@ class Alphabet(ABC):
 
     def texts(self, ids: tf.Tensor) -> tf.Tensor:
         """What tokens [n, time] int32 write, [n] string; padding and the end write nothing."""
-        parts = tf.gather(tf.constant([b"", b"", *self.strings, b""]), ids)
+        parts = tf.gather(tf.constant(self.pieces), ids)
         joined = tf.strings.reduce_join(parts, axis=-1)
         return tf.strings.unicode_transcode(joined, "UTF-8", "UTF-8", errors="ignore")

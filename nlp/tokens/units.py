@@ -80,6 +80,11 @@ class Parts(Alphabet):
     def sizes(self) -> np.ndarray:
         return np.array([0, 1, 1, *(len(one.decode().replace(written.BEGIN, " ").encode()) for one in self.strings[1:]), 0], np.int32)
 
+    @property
+    def written(self) -> list[bytes]:
+        """Without ends of lines: what follows one depends on it."""
+        return [one.replace(written.BEGIN.encode(), b" ") if one != LINE.encode() else b"" for one in self.pieces]
+
     def texts(self, ids: tf.Tensor) -> tf.Tensor:
         text = tf.strings.regex_replace(super().texts(ids), written.BEGIN, " ")
         return tf.strings.regex_replace(tf.strings.regex_replace(text, f"{LINE} ", LINE), LINE, "\n")

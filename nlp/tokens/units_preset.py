@@ -56,6 +56,10 @@ class PresetTokens(Alphabet):
         return 1 + len(self.strings)
 
     @property
+    def pieces(self) -> list[bytes]:
+        return [b"", *self.strings]
+
+    @property
     def resources(self) -> tuple[Any, ...]:
         return tuple(one for one in tf.train.TrackableView(self.tokenizer).descendants()
                      if isinstance(one, tf.saved_model.experimental.TrackableResource))
@@ -79,10 +83,6 @@ class PresetTokens(Alphabet):
     def _cut(self, texts: tf.Tensor) -> tf.RaggedTensor:
         ids = tf.cast(self.tokenizer(texts), tf.int32) + 1
         return tf.ragged.boolean_mask(ids, ids > 0)  # in a graph, 0 stands for bytes that a small vocabulary lacks
-
-    def texts(self, ids: tf.Tensor) -> tf.Tensor:
-        parts = tf.gather(tf.constant([b"", *self.strings]), ids)
-        return tf.strings.unicode_transcode(tf.strings.reduce_join(parts, axis=-1), "UTF-8", "UTF-8", errors="ignore")
 
 
 def _bytes_of(name: str) -> bytes:

@@ -6,6 +6,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from pipelines.task.writer import Automaton
+
 Following = Callable[[tf.Tensor, Any, Any], tuple[tf.Tensor, Any]]  # tokens [rows, n], their place, cache -> logits behind, cache
 
 
@@ -114,13 +116,35 @@ class Drawn:
         return tf.argmax(logits - tf.math.log(-tf.math.log(noise)), 1, tf.int32)  # Gumbel's, by which the largest is a draw
 
 
+class FormSteps:
+    """An automaton in a graph: see Automaton.
+
+    Args:
+        most: tokens written.
+    """
+
+    def __init__(self, form: Automaton, most: int):
+        self._table, self._kinds, self._left = tf.constant(form.table), tf.constant(form.kinds), tf.constant(form.left)
+        self._most = most
+
+    def allowed(self, logits: tf.Tensor, states: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
+        """Logits [rows, tokens], -inf for tokens that lead out of the form, or too far from its end, behind `number` tokens."""
+        fits = tf.gather(self._left, tf.cast(tf.gather(self._table, states), tf.int32)) < self._most - number
+        return tf.where(tf.gather(fits, self._kinds, axis=1), logits, -float("inf"))
+
+    def behind(self, states: tf.Tensor, tokens: tf.Tensor) -> tf.Tensor:
+        """[rows] int32."""
+        return tf.cast(tf.gather_nd(self._table, tf.stack([states, tf.gather(self._kinds, tokens)], 1)), tf.int32)
+
+
 def sample(following: Following, prompt: tf.Tensor, own: Any, allowed: Callable[[tf.Tensor], tf.Tensor], drawn: Drawn, *, most: int,
-           end: int, fewest: int = 0) -> tuple[tf.Tensor, tf.Tensor]:
+           end: int, fewest: int = 0, form: Automaton | None = None) -> tuple[tf.Tensor, tf.Tensor]:
     """A text behind each prompt, drawn token by token. Arguments and result as those of `beam`, but tokens are as they are, and `allowed`
     sees logits alone.
 
     Args:
         fewest: tokens written before a text may end.
+        form: that texts have, which then says itself when they may end.
     """
     rows, begin = tf.shape(prompt)[0], tf.shape(prompt)[1]
     logits, own = following(prompt, 0, own)
@@ -128,16 +152,22 @@ def sample(following: Following, prompt: tf.Tensor, own: Any, allowed: Callable[
     there = tf.reduce_any(tf.one_hot(prompt, size, on_value=True, off_value=False), 1) if drawn.repetition != 1.0 else tf.zeros(
         [rows, size], tf.bool)
 
+    follow_form = None if form is None else FormSteps(form, most)
+
     def more(number: tf.Tensor, _: Any, __: Any, ended: tf.Tensor, *___: Any) -> tf.Tensor:
         return (number < most) & ~tf.reduce_all(ended)
 
     def another(number: tf.Tensor, logits: tf.Tensor, texts: tf.Tensor, ended: tf.Tensor, shares: tf.Tensor, there: tf.Tensor,
-                own: Any) -> tuple:
-        before = logits, texts, ended, shares, there, own
+                states: tf.Tensor, own: Any) -> tuple:
+        before = logits, texts, ended, shares, there, states, own
         logits = allowed(logits)
-        if fewest:
+        if follow_form is not None:
+            logits = follow_form.allowed(logits, states, number)
+        elif fewest:
             logits = tf.where((tf.range(size) == end) & (number < fewest), -float("inf"), logits)
         token = drawn(logits, there, number)
+        if follow_form is not None:
+            states = follow_form.behind(states, token)
         ended |= token == end
         likely = tf.gather(tf.nn.softmax(logits), token, batch_dims=1)
         shares += tf.where(ended, 0.0, likely)
@@ -145,9 +175,10 @@ def sample(following: Following, prompt: tf.Tensor, own: Any, allowed: Callable[
         if drawn.repetition != 1.0:
             there |= tf.one_hot(token, size, on_value=True, off_value=False)
         logits, own = following(token[:, None], begin + number, own)
-        after = logits, texts, ended, shares, there, own
+        after = logits, texts, ended, shares, there, states, own
         return number + 1, *tf.nest.map_structure(lambda new, old: tf.ensure_shape(new, old.shape), after, before)
 
     none = tf.zeros([rows, most], tf.int32), tf.zeros([rows], tf.bool), tf.zeros([rows])
-    _, _, texts, _, shares, _, _ = tf.while_loop(more, another, (tf.constant(0), logits, *none, there, own))
+    states = tf.zeros([rows], tf.int32)
+    _, _, texts, _, shares, *_ = tf.while_loop(more, another, (tf.constant(0), logits, *none, there, states, own))
     return texts, shares

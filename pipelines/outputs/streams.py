@@ -34,6 +34,7 @@ class Stream:
     left: bool = False
     ids: list[int] = field(default_factory=list)
     said: int = 0  # characters that were told
+    state: int = 0  # of the automaton of its form
 
     @property
     def used(self) -> int:
@@ -76,6 +77,8 @@ class Streams:
         if len(prompt) + way.most > self.writer.limit:
             raise DataError(f"{len(prompt):,} tokens and {way.most:,} to be written are more than the {self.writer.limit:,} that are seen "
                             "(model.length); send less, or ask for less")
+        if way.form is not None and way.form.left[0] > way.most:
+            raise DataError(f"the shortest text of this form has {way.form.left[0]:,} tokens, and {way.most:,} at most are to be written")
         stream = Stream(prompt, way, told, failed)
         with self._news:
             self._waiting.append(stream)
@@ -136,7 +139,7 @@ class Streams:
             ended: Ended | None = "stop" if token == self.writer.end else None
             if ended is None:
                 stream.ids.append(token)
-                ended = "length" if len(stream.ids) >= stream.way.most else None
+                ended = None if len(stream.ids) < stream.way.most else "stop" if stream.way.form is not None else "length"
             text, stopped = self._said(stream, ended)
             ended = "stop" if stopped else ended
             if text or ended:
@@ -146,7 +149,7 @@ class Streams:
 
     def _said(self, stream: Stream, ended: Ended | None) -> tuple[str, bool]:
         """What is new of a text, and whether it ends before one of its stops. What may be the beginning of a stop waits."""
-        whole, stops = self.writer.text(stream.ids), stream.way.stop
+        whole, stops = self.writer.text(stream.ids), () if stream.way.form is not None else stream.way.stop
         places = [place for place in (whole.find(stop) for stop in stops) if place >= 0]
         end = min(places) if places else len(whole)
         if not places and ended is None:
@@ -165,10 +168,24 @@ class Streams:
                "top_k": np.array([way.top_k or size for way in ways], np.int32),
                "top_p": np.array([way.top_p or 1.0 for way in ways], np.float32),
                "repetition": np.array([way.repetition for way in ways], np.float32),
-               "unended": np.array([len(stream.ids) < stream.way.fewest for stream in streams]),
+               "unended": np.array([stream.way.form is None and len(stream.ids) < stream.way.fewest for stream in streams]),
                "seeds": np.array([[way.seed, len(stream.ids)] for way, stream in zip(ways, streams)], np.int32)}
+        if any(way.form is not None for way in ways):
+            logits = tf.where(self._allowed(streams, size), logits, -float("inf"))
         drawn: list[int] = _drawn(logits, self.writer.first, self.writer.end, there, own).numpy().tolist()
+        for stream, token in zip(streams, drawn):
+            if stream.way.form is not None:
+                stream.state = stream.way.form.behind(stream.state, token)
         return drawn
+
+    @staticmethod
+    def _allowed(streams: Sequence[Stream], size: int) -> np.ndarray:
+        """What the forms of texts allow, [texts, tokens] bool."""
+        found = np.ones([len(streams), size], bool)
+        for row, stream in enumerate(streams):
+            if stream.way.form is not None:
+                found[row] = stream.way.form.allowed(stream.state, stream.way.most - len(stream.ids))
+        return found
 
 
 @tf.function(reduce_retracing=True, autograph=False)

@@ -1,6 +1,6 @@
 """What a task gives to whoever writes its texts piece by piece, as chats and servers do (`pipelines.outputs.streams`)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -8,6 +8,32 @@ import numpy as np
 
 if TYPE_CHECKING:
     import tensorflow as tf
+
+
+NEVER = 1 << 30  # tokens to the end of a text that has none
+
+
+@dataclass(frozen=True, eq=False)
+class Automaton:
+    """Which tokens may follow one another, so that texts have a form. The first state is the beginning, the last a dead end.
+
+    Attributes:
+        table: the state behind a token of each kind, [states, kinds] int16.
+        kinds: of each token, [tokens] int32.
+        left: the fewest tokens from a state to the end of a text, [states] int32; NEVER: it has none.
+    """
+
+    table: np.ndarray
+    kinds: np.ndarray
+    left: np.ndarray
+
+    def allowed(self, state: int, most: int) -> np.ndarray:
+        """The tokens behind which a text can be of the form with so many tokens at most, [tokens] bool."""
+        fits: np.ndarray = (self.left[self.table[state]] < most)[self.kinds]
+        return fits
+
+    def behind(self, state: int, token: int) -> int:
+        return int(self.table[state, self.kinds[token]])
 
 
 class Steps(Protocol):
@@ -35,6 +61,7 @@ class Way:
     Attributes:
         most, fewest: tokens.
         stop: texts before which it ends.
+        form: that it has, whatever the model would write; then `fewest` and `stop` mean nothing.
     """
 
     most: int
@@ -45,6 +72,7 @@ class Way:
     seed: int = 0
     stop: tuple[str, ...] = ()
     fewest: int = 0
+    form: Automaton | None = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +87,7 @@ class Writer:
         limit: tokens that are seen at a time.
         end: the token that ends a text.
         first: number of the first token that may be written.
+        form: {"choice": ...}, {"regex": ...} or {"json_schema": ...} -> its automaton. Raises DataError.
         dialogues: `prompt` takes messages.
         hugging_face: the files of a folder that Hugging Face's programs read: name -> a JSON object, a text, bytes, or of .safetensors
             arrays by name; None: the model has no such form.
@@ -71,5 +100,6 @@ class Writer:
     limit: int
     end: int
     first: int
+    form: Callable[[Mapping[str, Any]], Automaton]
     dialogues: bool = False
     hugging_face: Callable[[], dict[str, Any]] | None = None

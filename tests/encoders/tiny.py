@@ -20,9 +20,9 @@ def bert(folder: Path, width: int = 16) -> Path:
     return folder
 
 
-def llama(folder: Path, *, tied: bool = True) -> Path:
+def llama(folder: Path, *, tied: bool = True, more: str = "") -> Path:
     """A language model of 2 layers of 16 columns, 4 heads on 2 keys and values, its norms unlike new ones, with a tokenizer of letters,
-    alone or after a blank."""
+    alone or after a blank, and of `more` characters."""
     import json
 
     import keras
@@ -30,7 +30,7 @@ def llama(folder: Path, *, tied: bool = True) -> Path:
     import numpy as np
 
     keras.utils.set_random_seed(3)
-    signs = [*LETTERS, "Ġ", "Ċ", ".", *(f"Ġ{letter}" for letter in LETTERS)]
+    signs = [*LETTERS, "Ġ", "Ċ", ".", *more, *(f"Ġ{letter}" for letter in LETTERS)]
     marks = ["<|end_of_text|>", "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]
     pieces = [marks[0], *LETTERS.upper(), *signs, *marks[1:]]
     tokenizer = keras_hub.models.Llama3Tokenizer(vocabulary={piece: number for number, piece in enumerate(pieces)},
@@ -52,9 +52,9 @@ CHAT = ("{% for one in messages %}{{ '<|start_header_id|>' + one['role'] + '<|en
         "{% endfor %}{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>{% endif %}")
 
 
-def chatting(folder: Path) -> Path:
+def chatting(folder: Path, more: str = "") -> Path:
     """`llama` with a template for dialogues."""
-    (llama(folder) / "chat_template.jinja").write_text(CHAT)
+    (llama(folder, more=more) / "chat_template.jinja").write_text(CHAT)
     return folder
 
 

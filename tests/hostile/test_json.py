@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 # of these the JSON is this program's own, or that of a file which does without the package
 OWN = {f"pipelines/{name}.py" for name in (
     "base/json_text", "machine/hardware", "monitoring/tracking/follow",
-    "tuning/trial", "tuning/trial_processes", "serving/apart")} | {"quartet/task_testing.py"}
+    "tuning/trial", "tuning/trial_processes", "serving/apart", "outputs/automata", "outputs/regex_process")} | {"quartet/task_testing.py"}
 
 
 @pytest.mark.parametrize("text", [DEEP, '{"a": ' * 100_000, "[" * 101 + "]" * 101, '{"a": ' * 101 + "1" + "}" * 101])

@@ -1,6 +1,5 @@
 """What comes next in a running text: tokens, documents as windows, the network and its kept states, drawing, bits for each byte."""
 
-from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -18,6 +17,7 @@ from nlp.tokens.normalise import quoted
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.config.load import from_dict, from_text
 from pipelines.outputs.search import Drawn, sample
+from pipelines.task.writer import Way
 from tests.encoders import tiny
 
 TEXTS = ["First line.\nÄ second one: 3.5 km!\n\nLast", "", "猫が好き ok \n x"]
@@ -112,8 +112,7 @@ def test_windows_of_train_begin_elsewhere_in_each_epoch_and_judged_ones_do_not(t
 def network(size=30, most=6, **how):
     keras.utils.set_random_seed(1)
     settings = LanguageTransformer(name="transformer", length=16, width=16, depth=2, heads=4, groups=2, hidden=32)
-    writing = {"most": most, "temperature": 0.0, "top_k": None, "top_p": None, "repetition": 1.0, "seed": 0, "fewest": 0, **how}
-    return language.build(settings, size=size, writing=SimpleNamespace(**writing))
+    return language.build(settings, size=size, writing=Way(**{"most": most, "temperature": 0.0, **how}))
 
 
 def by_hand(model: LanguageNetwork, prompt: list[int], most: int) -> list[int]:
@@ -216,7 +215,7 @@ def test_a_preset_gives_the_logits_that_keras_hub_gives(tmp_path, tied):
     ids = alphabet.ids(tf.constant(texts))
     assert [text.decode() for text in alphabet.texts(ids.to_tensor(0)).numpy()] == texts
     assert [int(alphabet.sizes[row].sum()) for row in ids.to_list()] == [len(text) for text in texts]
-    writing = SimpleNamespace(most=5, temperature=0.0, top_k=None, top_p=None, repetition=1.0, seed=0, fewest=0)
+    writing = Way(most=5, temperature=0.0)
     model = language_pretrained.build(preset, size=alphabet.size, end=alphabet.end, facts=facts, writing=writing)
     backbone = keras_hub.models.Backbone.from_preset(preset.preset)
     raw = ids[1:].to_tensor(0) - 1
@@ -238,7 +237,7 @@ def test_networks_of_the_same_shape_are_read(kind):
     for number, weight in enumerate(backbone.weights):
         weight.assign(np.random.default_rng(number).normal(0.3, 0.3, weight.shape))
     config = {**backbone.get_config(), "tie_word_embeddings": backbone.token_embedding.tie_weights}
-    model = LanguageNetwork(language_pretrained.shape_of(config, 0.0), 41, 2, SimpleNamespace(most=3))
+    model = LanguageNetwork(language_pretrained.shape_of(config, 0.0), 41, 2, Way(most=3))
     raw = tf.constant(np.random.default_rng(0).integers(0, 40, (2, 9)), tf.int32)
     model({"tokens": raw})
     language_pretrained._read(model, backbone)
@@ -252,7 +251,7 @@ def test_lora_trains_its_changes_alone_and_a_preset_of_another_shape_is_refused(
     preset = LanguagePreset(name="pretrained", preset=str(tiny.llama(tmp_path / "llama")), lora=2)
     facts = language_pretrained.learn(preset)
     alphabet = units.make(Characters(name="characters"), facts)
-    model = language_pretrained.build(preset, size=alphabet.size, end=alphabet.end, facts=facts, writing=SimpleNamespace(most=5))
+    model = language_pretrained.build(preset, size=alphabet.size, end=alphabet.end, facts=facts, writing=Way(most=5))
     assert len(model.trainable_variables) == 2 * 4 * 2 and all("lora" in variable.name for variable in model.trainable_variables)
     other = LanguagePreset(name="pretrained", preset=str(tiny.bert(tmp_path / "bert")))
     with pytest.raises(ConfigError, match=r"model\.preset.*BertBackbone.*model\.name: transformer"):

@@ -1,7 +1,8 @@
 """Texts written beside one another, piece by piece: what they are does not depend on what else is written."""
 
+import re
 import threading
-from types import SimpleNamespace
+from dataclasses import replace
 
 import keras
 import numpy as np
@@ -12,22 +13,25 @@ from nlp.models import language
 from nlp.models.language_steps import LanguageSteps
 from nlp.settings import LanguageTransformer
 from pipelines.base.errors import DataError
+from pipelines.outputs.automata import TokenTrie, compile_form
 from pipelines.outputs.streams import Streams
 from pipelines.task.writer import Way, Writer
+from tests.nlp.test_automata import needs_forms
 
 SIZE, MOST = 30, 24
+LETTERS = [b"", b"", *(bytes([ord("a") + number]) for number in range(SIZE - 3)), b""]
 
 
 def network(**how):
     keras.utils.set_random_seed(1)
     settings = LanguageTransformer(name="transformer", length=MOST, width=16, depth=2, heads=4, groups=2, hidden=24, dropout=0.0)
-    writing = {"most": 8, "temperature": 0.0, "top_k": None, "top_p": None, "repetition": 1.0, "seed": 0, "fewest": 0, **how}
-    return language.build(settings, size=SIZE, writing=SimpleNamespace(**writing))
+    return language.build(settings, size=SIZE, writing=Way(**{"most": 8, "temperature": 0.0, **how}))
 
 
 def writer_of(model):
     return Writer(lambda rows: LanguageSteps(model, rows=rows, most=MOST), prompt=np.array,
-                  text=lambda ids: "".join(chr(ord("a") + one - 2) for one in ids), way=Way(8, 0.0), limit=MOST, end=SIZE - 1, first=2)
+                  text=lambda ids: "".join(chr(ord("a") + one - 2) for one in ids), way=Way(8, 0.0), limit=MOST, end=SIZE - 1, first=2,
+                  form=lambda asked: compile_form(asked, TokenTrie(LETTERS), SIZE - 1))
 
 
 def text_of(model, prompt):
@@ -89,7 +93,7 @@ def test_who_leaves_makes_room_and_what_fails_is_said():
     model, begun, after = network(temperature=1.0), threading.Event(), threading.Event()
     steps = LanguageSteps(model, rows=1, most=2000)
     told = []
-    never_ends = Writer(lambda rows: steps, np.array, lambda ids: "x" * len(ids), Way(8), 2000, -1, 2)
+    never_ends = replace(writer_of(model), steps=lambda rows: steps, text=lambda ids: "x" * len(ids), limit=2000, end=-1)
     streams = Streams(never_ends, rows=1)
     try:
         first = streams.write(np.array([2]), Way(1900), lambda text, ended: (told.append(text), begun.set()), print)
@@ -100,5 +104,24 @@ def test_who_leaves_makes_room_and_what_fails_is_said():
         assert after.wait(60) and second.used == 1 and len(told) < 1900
         steps.begin = lambda row, ids: 1 / 0
         assert isinstance(written(streams, [([2], Way(2))])[0][1], ZeroDivisionError)
+    finally:
+        streams.close()
+
+
+@needs_forms
+@pytest.mark.parametrize("how", [{}, {"temperature": 1.3, "top_p": 0.9, "seed": 4}, {"temperature": 0.9, "top_k": 2, "repetition": 1.4}])
+def test_a_text_has_its_form_alone_and_beside_others(how):
+    form = writer_of(network()).form({"regex": "(ab|c)*d[e-h]{2}|xyz"})
+    model, way = network(**how, form=form), Way(8, **{"temperature": 0.0, **how}, form=form)
+    prompts = [[SIZE - 1, *np.random.default_rng(1).integers(2, SIZE - 1, count).tolist()] for count in (0, 5, 2, 9)]
+    streams = Streams(writer_of(model), rows=3)
+    try:
+        ways = way, Way(5, 2.0), replace(way, most=3)
+        found = written(streams, [(prompt, each) for prompt in prompts for each in ways])
+        for prompt, (text, ended, _), (short, end, _) in zip(prompts, found[::3], found[2::3]):
+            assert text == text_of(model, prompt) and ended == end == "stop"
+            assert all(re.fullmatch("(ab|c)*d[e-h]{2}|xyz", one) for one in (text, short)) and len(short) == 3
+        with pytest.raises(DataError, match="the shortest text of this form has 3 tokens, and 2 at most"):
+            streams.write(np.array(prompts[0]), replace(way, most=2), print, print)
     finally:
         streams.close()

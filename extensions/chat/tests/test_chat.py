@@ -1,12 +1,14 @@
 """Talking with a language model: in the terminal, and by OpenAI's client with a server."""
 
 import json
+import re
 import socket
 import subprocess
 import sys
 import threading
 import time
 from contextlib import contextmanager
+from typing import Literal
 
 import pytest
 
@@ -14,6 +16,7 @@ from extensions.chat.openai import OpenAI
 from pipelines.base.errors import ConfigError
 from quartet.testing import check_protocol
 from tests.encoders import tiny
+from tests.nlp.test_automata import needs_forms
 from tests.serving import toy_server
 from tests.serving.toy_server import needs_extra
 from tests.waiting import until
@@ -111,6 +114,79 @@ def test_many_clients_at_once_get_their_own_answers(run, client):
     for one in threads:
         one.join(120)
     assert found == {number: answer_of(run, messages) for number, messages in enumerate(asked)}
+
+
+@pytest.fixture(scope="module")
+def writes_json(tmp_path_factory):
+    """A server of a preset with the characters of JSON."""
+    from pipelines.serving.load import reading_as
+    from pipelines.serving.presets import of_preset
+
+    folder = tiny.chatting(tmp_path_factory.mktemp("preset") / "chat", more='{}[]":,-0123456789')
+    with serving(reading_as(of_preset(str(folder), "talk", what="language model"), ["writing.temperature=1", "writing.most=80"])) as there:
+        yield there
+
+
+@needs_forms
+def test_answers_have_the_form_that_a_request_asks_for(writes_json):
+    from openai import OpenAI as Client
+    from pydantic import BaseModel
+
+    class Order(BaseModel):
+        item: Literal["taxi", "room"]
+        count: int
+        notes: list[str]
+
+    client = Client(base_url=f"http://127.0.0.1:{writes_json.port}/v1", api_key="none", max_retries=0)
+    parsed = [client.chat.completions.parse(model="toy", messages=ASKED, response_format=Order, seed=seed).choices[0] for seed in range(3)]
+    assert all(isinstance(one.message.parsed, Order) and one.finish_reason == "stop" for one in parsed)
+    assert len({one.message.content for one in parsed}) > 1
+
+    def ask(**more):
+        return client.chat.completions.create(model="toy", messages=ASKED, **more).choices[0].message.content
+
+    assert isinstance(json.loads(ask(response_format={"type": "json_object"})), dict)
+    assert ask(extra_body={"structured_outputs": {"choice": ["yes", "no"]}}) in ("yes", "no")
+    assert re.fullmatch(r"[a-c]{4}\d", ask(extra_body={"structured_outputs": {"regex": r"[a-c]{4}\d"}}))
+    streamed = client.chat.completions.create(model="toy", messages=ASKED, stream=True, extra_body={"structured_outputs": {
+        "json": {"enum": ["a", {"b": 3}]}}})
+    assert json.loads("".join(one.choices[0].delta.content or "" for one in streamed)) in ("a", {"b": 3})
+    done = client.completions.create(model="toy", prompt=["a", "b"], max_tokens=5, extra_body={"structured_outputs": {"regex": "[0-9]+"}})
+    assert all(one.text.isdigit() and len(one.text) <= 5 for one in done.choices)
+    unlike = {"messages": ASKED, "response_format": {"type": "json_object"}, "max_tokens": 1}
+    status, _, content = writes_json.ask(json.dumps(unlike).encode(), path="/v1/chat/completions")
+    assert status == 400 and "the shortest text of this form has 2 tokens" in content["error"]
+    endless = json.dumps({"messages": ASKED, "structured_outputs": {"regex": "(a|b)*a(a|b){24}"}}).encode()
+    asked = [threading.Thread(target=writes_json.ask, args=(endless,), kwargs={"path": "/v1/chat/completions"}) for _ in range(2)]
+    for one in asked:
+        one.start()
+    assert ask(extra_body={"structured_outputs": {"choice": ["c"]}}) == "c"  # the others end, and do no harm
+    for one in asked:
+        one.join()
+
+
+def form(**more):
+    return {"messages": ASKED, "structured_outputs": more}
+
+
+@needs_forms
+@pytest.mark.parametrize("sent, words", [
+    (form(choice=[]), "structured_outputs.choice: is a list of texts"), (form(grammar="a"), "is an object with one of"),
+    (form(regex="a", choice=["b"]), "is an object with one of"), (form(regex=3), "is a regular expression"),
+    (form(regex="("), "no form that can"),
+    (form(json="{}"), "structured_outputs.json: is an object"),
+    (form(json={"type": "string", "minLength": "x"}), "minLength: 'x' is no whole number"),
+    (form(regex="a" * 200_000), "100,000 at most"), ({**form(choice=["a"]), "stop": ["b"]}, "stop: a form says itself"),
+    ({**form(choice=["a"]), "min_tokens": 3}, "min_tokens: a form"),
+    ({**form(choice=["a"]), "response_format": {"type": "json_object"}}, "give one"),
+    ({"messages": ASKED, "response_format": {"type": "json_schema"}}, "response_format: its type is"),
+    ({"messages": ASKED, "response_format": 3}, "response_format: its type is"),
+    ({"messages": ASKED, "response_format": {"type": "xml"}}, "response_format: its type is"),
+    ({"messages": ASKED, "response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}}, "not cannot be kept to"),
+    (form(choice=["{"]), "no text of this form")])
+def test_what_is_no_form_is_refused(server, sent, words):
+    status, _, content = server.ask(json.dumps(sent).encode(), path="/v1/chat/completions")
+    assert status == 400 and words in content["error"], content
 
 
 @pytest.mark.parametrize("path, sent, words", [
