@@ -35,9 +35,8 @@ class MatchingPairs(Pairs):
         tokens, length = beside(*(self.tokenizer.ids(raw[name]) for name in (*self.raw_spec(), NEGATIVE)))
         return {"tokens": tokens, "length": length}
 
-    def _cut_alone(self, raw: Tensors) -> Tensors:
-        cut = self._cut({name: value[None] for name, value in raw.items() if name in (*self.raw_spec(), NEGATIVE)})
-        return {**{name: value[0] for name, value in cut.items()}, **self._others(raw)}
+    def read_from(self, raw: Tensors) -> list[str]:
+        return [name for name in (*self.raw_spec(), NEGATIVE) if name in raw]
 
     def _others(self, raw: Tensors) -> Tensors:
         return {name: value for name, value in super()._others(raw).items() if name != NEGATIVE}

@@ -55,14 +55,10 @@ class Pairs(Texts):
     def raw_spec(self) -> dict[str, tf.TensorSpec]:
         return {name: tf.TensorSpec([None], tf.string) for name in ("text", "text_pair")}
 
-    def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
-        """One pair as {"tokens": [length, 2] int32, "length"}, with all else that is stored of it."""
-        return self._cut_alone(raw)
-
     def receive(self, raw: Tensors) -> Tensors:
         """Two texts [batch] string each into tokens [batch, time, 2] int32, with a warning where the answer means little."""
         warnings = [self._warnings(raw[name], self.tokenizer.ids(raw[name]).to_tensor()) for name in self.raw_spec()]
-        return {**self._cut(raw), WARNING: tf.where(warnings[0] == "", warnings[1], warnings[0])}
+        return {**self.cut(raw), WARNING: tf.where(warnings[0] == "", warnings[1], warnings[0])}
 
     def is_simple(self, row: dict[str, Any]) -> bool:
         return False

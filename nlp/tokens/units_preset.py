@@ -1,5 +1,7 @@
 """The tokens of a language model's preset. Numbers are the preset's plus 1, so that 0 is always padding."""
 
+import hashlib
+import json
 import re
 from collections.abc import Mapping
 from functools import cache, cached_property
@@ -17,6 +19,26 @@ _BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # a byte in SentencePiece's names
 _SPECIAL = re.compile(r"<.*>|\[.*\]")  # marks that write nothing
 
 
+_KNOWN: dict[str, tuple[Any, Any]] = {}
+_MOST = 2  # presets
+
+
+def _known(kept: Mapping[str, Any]) -> tuple[Any, Any]:
+    """(the tokenizer of keras-hub, how it cuts texts), made and traced once for all that have these facts: a trace takes seconds."""
+    key = hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+    if key not in _KNOWN:
+        tokenizer = preset_tokens.restored(dict(kept))
+
+        def cut(texts: tf.Tensor) -> tf.RaggedTensor:
+            ids = tf.cast(tokenizer(texts), tf.int32) + 1
+            return tf.ragged.boolean_mask(ids, ids > 0)  # in a graph, 0 stands for bytes that a small vocabulary lacks
+
+        for old in list(_KNOWN)[:len(_KNOWN) + 1 - _MOST]:
+            _KNOWN.pop(old, None)
+        _KNOWN[key] = tokenizer, tf.function(cut, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+    return _KNOWN[key]
+
+
 class PresetTokens(Alphabet):
     """Texts without marks; a document's end is that of the preset.
 
@@ -30,7 +52,7 @@ class PresetTokens(Alphabet):
     learns = False
 
     def __init__(self, kept: Mapping[str, Any]):
-        self.tokenizer = preset_tokens.restored(dict(kept))
+        self.tokenizer, self._in_graph = _known(kept)
         names = [self.tokenizer.id_to_token(number) for number in range(int(self.tokenizer.vocabulary_size()))]
         merged = hasattr(self.tokenizer, "merges")
         self.marks = set(getattr(self.tokenizer, "unsplittable_tokens", None) or ())
@@ -75,14 +97,6 @@ class PresetTokens(Alphabet):
     def ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Always in graph, as when served: outside of one, keras-hub cuts runs of blanks in another way."""
         return self._in_graph(texts)
-
-    @cached_property
-    def _in_graph(self) -> Any:
-        return tf.function(self._cut, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
-
-    def _cut(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        ids = tf.cast(self.tokenizer(texts), tf.int32) + 1
-        return tf.ragged.boolean_mask(ids, ids > 0)  # in a graph, 0 stands for bytes that a small vocabulary lacks
 
 
 def _bytes_of(name: str) -> bytes:
