@@ -51,7 +51,7 @@ class Bytes(Alphabet):
     def ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
         valid = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
         flat = tf.cast(tf.io.decode_raw(tf.strings.reduce_join(valid), tf.uint8), tf.int32) + FIRST
-        return tf.RaggedTensor.from_row_lengths(flat, tf.strings.length(valid))
+        return tf.RaggedTensor.from_row_lengths(flat, tf.cast(tf.strings.length(valid), tf.int64))
 
 
 class Parts(Alphabet):

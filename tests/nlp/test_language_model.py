@@ -54,6 +54,16 @@ def test_tokens_write_the_text_again(settings):
         assert bytes_ == len(text.encode()) or (pieces and 0 <= bytes_ - len(text.encode()) <= text.count("\n") + 1)  # blanks before lines
 
 
+@pytest.mark.parametrize("name", ["characters", "bytes", "pieces"])
+def test_what_is_written_on_is_received_whatever_cuts_it(name, tmp_path):
+    (tmp_path / "a.txt").write_text("".join(VERSES))
+    more = ["tokens.vocabulary=60"] if name == "pieces" else []
+    task = LanguageModelling(from_dict(settings_of(tmp_path / "a.txt", tokens={"name": name}), more))
+    task.facts = task.splits().facts
+    received = task.input.receive({"text": tf.constant(["the cat", "a"])})["prompt"].numpy()
+    assert [task.output.texts(row[None])[0].strip() for row in received] == ["the cat", "a"]
+
+
 def test_a_character_that_train_lacks_is_unknown():
     settings = Characters(name="characters", most=3)
     alphabet = units.make(settings, {"vocabulary": units.learn(settings, [tf.constant(["aabbcd"])])})
