@@ -2,7 +2,7 @@
 
     python -m benchmarks.dialogue data FOLDER        1,000, 200 and 200 dialogues of CLINC150: utterances answered with JSON
     python -m benchmarks.dialogue before FOLDER PRESET    of the first 200 of test, answers of that form, by the preset as it is, and with
-                                                     writing.form, which needs the extra `forms`
+                                                     writing.form, which needs the extra `constrained`
     python -m benchmarks.dialogue speed PRESET       tokens/s of one text in float32, beside transformers where torch can be imported
     python -m benchmarks.dialogue many PRESET        tokens/s of 16 streaming clients of a server, against one after the other
 """

@@ -101,13 +101,12 @@ class LanguagePreset(Section):
 
 
 class TextForm(Section):
-    """What written texts are, whatever the model would write: one of `choice`, `regex` and `json_schema`. Needs the extra `forms`."""
+    """What written texts are, whatever the model would write: one of `choice`, `regex` and `json_schema`. Needs the extra `constrained`."""
 
     choice: list[Annotated[str, Field(min_length=1, max_length=1000)]] | None = setting(None, "texts, of which one is written")
     regex: Annotated[str, Field(min_length=1, max_length=10_000)] | None = setting(
         None, "a regular expression in the syntax of Rust's regex, which a text as a whole matches")
-    json_schema: dict[str, Any] | None = setting(
-        None, "a JSON schema that a text keeps to; {type: object} alone is any object with lists and objects in it, but none in these")
+    json_schema: dict[str, Any] | None = setting(None, "a JSON schema that a text keeps to")
 
     def problems(self) -> list[tuple[str, str]]:
         found = super().problems()

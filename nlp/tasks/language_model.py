@@ -1,5 +1,6 @@
 """nlp.language_model: what comes next in a running text."""
 
+import json
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pipelines.monitoring.tensorboard import Writer
 
 CROP = 0  # the stream of draws by which windows of train begin elsewhere in each epoch
+FORMS = 16  # of requests, that are kept
 SHOWN = 3  # texts in TensorBoard each epoch, and in a report
 
 
@@ -218,8 +220,18 @@ class NextTokens(Output):
         return writer.Way(how.most, how.temperature, how.top_k, how.top_p, how.repetition, how.seed, tuple(how.stop), how.fewest, form)
 
     def form(self, asked: Mapping[str, Any]) -> writer.Automaton:
-        """The automaton of a form. Raises DataError."""
-        return compile_form(asked, self.input.alphabet.trie, self.input.alphabet.end)
+        """The automaton of a form; the last ones are kept. Raises DataError."""
+        key = json.dumps(asked, default=str)
+        if key not in self._forms:
+            made = compile_form(asked, self.input.alphabet.trie, self.input.alphabet.end)
+            for old in list(self._forms)[:len(self._forms) + 1 - FORMS]:
+                self._forms.pop(old, None)
+            self._forms[key] = made
+        return self._forms[key]
+
+    @cached_property
+    def _forms(self) -> dict[str, writer.Automaton]:
+        return {}
 
     def writer(self, model: Any) -> writer.Writer:
         from nlp.models.language_huggingface import files

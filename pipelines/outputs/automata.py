@@ -15,40 +15,13 @@ from typing import Any
 import numpy as np
 
 from pipelines.base.errors import ConfigError, DataError
-from pipelines.config.messages import listed
+from pipelines.outputs.json_schemas import kept_to, patterns_of
 from pipelines.task.writer import NEVER, Automaton
 
 SECONDS = 30  # of a process that makes an automaton
 MOST = 1 << 28  # states times tokens
 STATES = 20_000
 AT_ONCE = 32  # states
-NESTED = 64  # parts of a place in a JSON schema
-# of JSON schemas what is kept to; annotations change nothing
-KEPT = frozenset(("type", "enum", "const", "properties", "required", "items", "minItems", "maxItems", "minLength", "maxLength", "pattern",
-                  "format", "anyOf", "$ref", "$defs", "definitions", "additionalProperties"))
-NOTES = frozenset(("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$schema", "$id", "$comment"))
-KINDS = {"properties": (dict, "object"), "$defs": (dict, "object"), "definitions": (dict, "object"), "required": (list, "list"),
-         "anyOf": (list, "list"), "enum": (list, "list"), "pattern": (str, "text"), "format": (str, "text"), "$ref": (str, "text"),
-         **dict.fromkeys(("minItems", "maxItems", "minLength", "maxLength"), (int, "whole number"))}
-FORMATS = ("date", "time", "date-time", "uuid", "email", "uri")
-DEPTH = 2  # of an object of JSON that nothing else is said of: what stands in it may hold others
-
-
-def json_object() -> str:
-    """A regular expression of JSON objects (RFC 8259), blanks single, in which lists and objects stand DEPTH deep at most."""
-    text = r'"(?:[^"\\\x00-\x1F]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"'
-    value = scalar = rf"(?:{text}|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null)"
-
-    def repeated(one: str, left: str, right: str) -> str:
-        return rf"{left} ?(?:{one}(?: ?, ?{one})*)? ?{right}"
-
-    def of_object(one: str) -> str:
-        return repeated(f"{text} ?: ?{one}", r"\{", r"\}")
-
-    for _ in range(DEPTH - 1):
-        of_list = repeated(value, r"\[", r"\]")
-        value = f"(?:{scalar}|{of_list}|{of_object(value)})"
-    return of_object(value)
 
 
 class TokenTrie:
@@ -103,7 +76,7 @@ def compile_form(form: Mapping[str, Any], trie: TokenTrie, end: int) -> Automato
 
 
 def _kinds(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(of each column a number that equal columns share, of each number a column)."""
+    """(of each column a number that equal columns share, of each number a column), by sums that others have once in 2 ** 47."""
     marks = np.random.default_rng(0).integers(0, 1 << 63, len(table), np.uint64)
     sums = np.zeros(table.shape[1], np.uint64)
     for mark, row in zip(marks, table):
@@ -134,16 +107,18 @@ def _of_bytes(form: Mapping[str, Any], most: int) -> tuple[np.ndarray, np.ndarra
     end."""
     asked = _asked(form)
     if importlib.util.find_spec("outlines_core") is None:
-        raise ConfigError("a form of written texts needs the extra `forms`: pip install 'keras-quartet[forms]'")
+        raise ConfigError("a form of written texts needs the extra `constrained`: pip install 'keras-quartet[constrained]'")
     most = min(most, STATES)
     try:
         done = subprocess.run([sys.executable, "-m", "pipelines.outputs.regex_process"], input=json.dumps({**asked, "states": most}),
                               capture_output=True, text=True, timeout=SECONDS, check=False)
-        found = json.loads(done.stdout) if done.returncode == 0 else None
     except subprocess.TimeoutExpired:
-        found = None
-    if found is None:
+        done = None
+    if done is not None and done.returncode > 0 and "MemoryError" not in done.stderr:
+        raise DataError(f"no form that can be followed: {(done.stderr.strip().splitlines() or [''])[-1]:.300}")
+    if done is None or done.returncode != 0:
         raise DataError("this form is too large to be followed: lower what is repeated (maxLength, maxItems, {1000}), or nest less")
+    found = json.loads(done.stdout)
     if "error" in found:
         raise DataError(f"no form that can be followed: {_said_of(form.get('regex'), found['error'])}")
     number = np.arange(found["states"])
@@ -174,42 +149,9 @@ def _asked(form: Mapping[str, Any]) -> dict[str, Any]:
         return {"regex": "|".join(map(re.escape, value))}
     if kind == "regex":
         return {"regex": value}
-    schema = value
-    if schema.keys() - NOTES == {"type"} and schema["type"] == "object":
-        return {"regex": json_object()}
-    _check_schema(schema, "")
+    schema = kept_to(value)
     try:
         json.dumps(schema)
     except TypeError as error:
         raise DataError(f"no JSON: {error}") from None
-    return {"json_schema": schema}
-
-
-def _check_schema(schema: Any, place: str) -> None:
-    """Raises DataError for what would not be kept to."""
-    here = f"{place}: " if place else ""
-    if not isinstance(schema, dict):
-        raise DataError(f"{here}{schema!r:.60} is no JSON schema: an object")
-    unknown = sorted(schema.keys() - KEPT - NOTES)
-    if unknown:
-        raise DataError(f"{here}{unknown[0]:.60} cannot be kept to while writing; leave it out. These can: {listed(sorted(KEPT), 'and')}")
-    if place.count("/") > NESTED:
-        raise DataError(f"a JSON schema of more than {NESTED} levels is not followed")
-    for name, (kind, word) in KINDS.items():
-        if name in schema and (not isinstance(schema[name], kind) or isinstance(schema[name], bool)):
-            raise DataError(f"{here}{name}: {schema[name]!r:.60} is no {word}")
-    if "format" in schema and schema["format"] not in FORMATS:
-        raise DataError(f"{here}format: {schema['format']!r:.60} cannot be kept to while writing; these can: {listed(FORMATS, 'and')}")
-    if ("pattern" in schema or "format" in schema) and ("minLength" in schema or "maxLength" in schema):
-        raise DataError(f"{here}pattern and format say themselves how long a text is; leave out minLength and maxLength")
-    lacking = [name for name in schema.get("required", ()) if not isinstance(name, str) or name not in schema.get("properties", {})]
-    if lacking:
-        raise DataError(f"{here}required: {lacking[0]!r:.60} is none of the properties")
-    for name in ("properties", "$defs", "definitions"):
-        for key, one in schema.get(name, {}).items():
-            _check_schema(one, f"{place}/{name}/{key}")
-    for number, one in enumerate(schema.get("anyOf", ())):
-        _check_schema(one, f"{place}/anyOf/{number}")
-    for name in ("items", "additionalProperties"):
-        if name in schema and not isinstance(schema[name], bool):
-            _check_schema(schema[name], f"{place}/{name}")
+    return {"json_schema": schema, "patterns": patterns_of(schema)}

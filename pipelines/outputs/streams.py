@@ -3,7 +3,7 @@
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -79,6 +79,8 @@ class Streams:
                             "(model.length); send less, or ask for less")
         if way.form is not None and way.form.left[0] > way.most:
             raise DataError(f"the shortest text of this form has {way.form.left[0]:,} tokens, and {way.most:,} at most are to be written")
+        if way.form is not None:
+            way = replace(way, fewest=0, stop=())
         stream = Stream(prompt, way, told, failed)
         with self._news:
             self._waiting.append(stream)
@@ -149,7 +151,7 @@ class Streams:
 
     def _said(self, stream: Stream, ended: Ended | None) -> tuple[str, bool]:
         """What is new of a text, and whether it ends before one of its stops. What may be the beginning of a stop waits."""
-        whole, stops = self.writer.text(stream.ids), () if stream.way.form is not None else stream.way.stop
+        whole, stops = self.writer.text(stream.ids), stream.way.stop
         places = [place for place in (whole.find(stop) for stop in stops) if place >= 0]
         end = min(places) if places else len(whole)
         if not places and ended is None:
@@ -168,7 +170,7 @@ class Streams:
                "top_k": np.array([way.top_k or size for way in ways], np.int32),
                "top_p": np.array([way.top_p or 1.0 for way in ways], np.float32),
                "repetition": np.array([way.repetition for way in ways], np.float32),
-               "unended": np.array([stream.way.form is None and len(stream.ids) < stream.way.fewest for stream in streams]),
+               "unended": np.array([len(stream.ids) < stream.way.fewest for stream in streams]),
                "seeds": np.array([[way.seed, len(stream.ids)] for way, stream in zip(ways, streams)], np.int32)}
         if any(way.form is not None for way in ways):
             logits = tf.where(self._allowed(streams, size), logits, -float("inf"))

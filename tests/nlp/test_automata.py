@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import re
+from datetime import datetime
 
 import jsonschema
 import numpy as np
@@ -12,11 +13,12 @@ import pytest
 
 from nlp.settings.language import TextForm
 from pipelines.base.errors import DataError
-from pipelines.outputs import automata
+from pipelines.outputs import automata, json_schemas
 from pipelines.outputs.automata import TokenTrie, compile_form
 
 needs_forms = pytest.mark.skipif(
-    importlib.util.find_spec("outlines_core") is None and not os.environ.get("QUARTET_REQUIRE_EXTRAS"), reason="needs the extra `forms`")
+    importlib.util.find_spec("outlines_core") is None and not os.environ.get("QUARTET_REQUIRE_EXTRAS"),
+    reason="needs the extra `constrained`")
 pytestmark = needs_forms
 
 WORDS = [b"a", b"b", b"ab", b"ba", b"abc", "\u00e9".encode(), b"\xc3", b"\xa9", b"1", b""]
@@ -68,9 +70,13 @@ SCHEMAS = [
      "required": ["intent"]},
     {"type": "object", "properties": {
         "name": {"type": "string", "minLength": 2, "maxLength": 6},
-        "tags": {"type": "array", "items": {"type": "string", "pattern": "^[a-c]+$"}, "minItems": 1, "maxItems": 3}},
+        "tags": {"type": "array", "items": {"type": "string", "pattern": "^[a-c]+$"}, "minItems": 1, "maxItems": 3},
+        'a "q.': {"const": None}},
      "required": ["name", "tags"], "additionalProperties": False},
     {"anyOf": [{"type": "number"}, {"type": "boolean"}, {"$ref": "#/$defs/day"}], "$defs": {"day": {"type": "string", "format": "date"}}},
+    *({"type": "string", "format": name} for name in json_schemas.FORMATS), {"type": "string", "pattern": "a|[b-d]\\d$"},
+    {"type": "integer", "enum": [1, 12, -3]}, {"enum": ['a"b*\\', {"x": None}]}, {"type": "array"}, {},
+    {"type": "array", "items": {"anyOf": [{"$ref": "#/$defs/a"}, {"type": "null"}]}, "maxItems": 2, "$defs": {"a": {"type": "boolean"}}},
     {"type": ["string", "null"], "title": "noted"}, {"const": {"a": [1, 2]}}, {"type": "object"}]
 
 
@@ -87,22 +93,37 @@ def test_what_is_drawn_by_a_schema_keeps_to_it(schema):
             state = automaton.behind(state, token)
             ids.append(token)
         text = b"".join(BYTES[one] for one in ids).decode()
-        jsonschema.validate(json.loads(text), schema, format_checker=jsonschema.FormatChecker())
+        value = json.loads(text)
+        jsonschema.validate(value, schema, format_checker=jsonschema.FormatChecker(["date", "uuid"]))
+        if schema.get("format") in ("time", "date-time"):  # of which jsonschema knows another one, or none
+            datetime.fromisoformat(f"{'2026-11-29T' if schema['format'] == 'time' else ''}{value}".replace("Z", "+00:00"))
         whole.add(text)
     assert len(whole) > 1 or "const" in schema
 
 
+def schema(**parts):
+    return {"json_schema": {name.replace("ref", "$ref").replace("defs", "$defs"): value for name, value in parts.items()}}
+
+
 @pytest.mark.parametrize("form, words", [
     ({"regex": "("}, "syntax is that of Rust"), ({"regex": "a(?=b)"}, "syntax is that of Rust"), ({"regex": "z"}, "no text of this form"),
-    ({"regex": ".{200000}"}, "can be followed|too large"), ({"json_schema": {"type": "number", "minimum": 3}}, "minimum cannot be kept to"),
-    ({"json_schema": {"properties": {"a": {"items": {"allOf": []}}}}}, "/properties/a/items: allOf cannot"),
-    ({"json_schema": {"properties": {"a": {}}, "required": ["b"]}}, "'b' is none of the properties"),
-    ({"json_schema": {"type": "string", "format": "iban"}}, "format: 'iban'"), ({"json_schema": {"items": 3}}, "no form|3 is no"),
-    ({"json_schema": {"type": "string", "pattern": "a", "maxLength": 3}}, "pattern and format"),
-    ({"json_schema": {"type": "cat"}}, "no form"),
-    ({"json_schema": {"anyOf": [3]}}, "/anyOf/0: 3 is no JSON schema"), ({"json_schema": {"required": 3}}, "required: 3 is no list"),
-    ({"json_schema": {"const": {1, 2}}}, "no JSON: "),
-    ({"json_schema": json.loads('{"items": ' * 500 + "{}" + "}" * 500)}, "more than 64")])
+    ({"regex": ".{200000}"}, "can be followed|too large"), (schema(type="number", minimum=3), "minimum beside type cannot be kept to"),
+    (schema(type="object", properties={"a": {"type": "array", "items": {"allOf": []}}}), "/properties/a/items: allOf without a type"),
+    (schema(type="object", properties={"a": {}}, required=["b"]), "'b' is none of the properties"),
+    (schema(type="string", format="iban"), "format: 'iban'"), (schema(type="array", items=3), "/items: 3 is no JSON schema"),
+    (schema(type="string", pattern="a", maxLength=3), "maxLength beside pattern"), (schema(type="cat"), "type: 'cat' is none of"),
+    (schema(anyOf=[3]), "/anyOf/0: 3 is no JSON schema"), (schema(required=3), "required: 3 is no list"),
+    (schema(const={1, 2}), "no JSON: "),
+    (json.loads('{"json_schema": ' + '{"type": "array", "items": ' * 90 + "{}" + "}" * 91), "more than 64"),
+    (schema(ref="#/defs/a", defs={"a": {"type": "null"}}), "none of the schema's"), (schema(ref="#"), "none of the schema's"),
+    (schema(ref="#/$defs/a", defs={"a": {"type": "array", "items": {"$ref": "#/$defs/a"}}}), "holds itself"),
+    (schema(ref="#/$defs/a", maxLength=3, defs={"a": {"type": "string"}}), "maxLength beside .ref"),
+    (schema(type="string", enum=["a", 1]), "enum: 1 is not of type string"),
+    (schema(type="integer", const=True), "True is not of type integer"),
+    (schema(type="string", anyOf=[{"type": "null"}]), "type beside anyOf"),
+    (schema(type=["string", "null"], maxLength=3), "maxLength beside type"),
+    (schema(type="integer", maxLength=3), "maxLength beside type"), (schema(maxLength=3), "maxLength without a type"),
+    (schema(type="string", pattern=".+"), "lets quotes, backslashes"), (schema(type="string", pattern="[^x]"), "lets quotes, backslashes")])
 def test_what_is_no_form_is_said(form, words):
     with pytest.raises(DataError, match=words):
         compile_form(form, TokenTrie([*WORDS, b""]), len(WORDS))

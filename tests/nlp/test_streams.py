@@ -110,7 +110,7 @@ def test_who_leaves_makes_room_and_what_fails_is_said():
 
 @needs_forms
 @pytest.mark.parametrize("how", [{}, {"temperature": 1.3, "top_p": 0.9, "seed": 4}, {"temperature": 0.9, "top_k": 2, "repetition": 1.4}])
-def test_a_text_has_its_form_alone_and_beside_others(how):
+def test_a_text_has_its_form_alone_beside_others_and_in_a_saved_model(how, tmp_path):
     form = writer_of(network()).form({"regex": "(ab|c)*d[e-h]{2}|xyz"})
     model, way = network(**how, form=form), Way(8, **{"temperature": 0.0, **how}, form=form)
     prompts = [[SIZE - 1, *np.random.default_rng(1).integers(2, SIZE - 1, count).tolist()] for count in (0, 5, 2, 9)]
@@ -121,6 +121,12 @@ def test_a_text_has_its_form_alone_and_beside_others(how):
         for prompt, (text, ended, _), (short, end, _) in zip(prompts, found[::3], found[2::3]):
             assert text == text_of(model, prompt) and ended == end == "stop"
             assert all(re.fullmatch("(ab|c)*d[e-h]{2}|xyz", one) for one in (text, short)) and len(short) == 3
+        module = tf.Module()
+        module.write = tf.function(lambda ids: model({"prompt": ids})["tokens"], input_signature=[tf.TensorSpec([None, None], tf.int32)])
+        module.model = model
+        tf.saved_model.save(module, str(tmp_path / "saved"))
+        saved = tf.saved_model.load(str(tmp_path / "saved"))
+        np.testing.assert_array_equal(saved.write(tf.constant([prompts[1]])), model({"prompt": tf.constant([prompts[1]])})["tokens"])
         with pytest.raises(DataError, match="the shortest text of this form has 3 tokens, and 2 at most"):
             streams.write(np.array(prompts[0]), replace(way, most=2), print, print)
     finally:
