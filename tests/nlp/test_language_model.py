@@ -1,5 +1,6 @@
 """What comes next in a running text: tokens, documents as windows, the network and its kept states, drawing, bits for each byte."""
 
+import re
 
 import keras
 import numpy as np
@@ -16,9 +17,11 @@ from nlp.tokens import units
 from nlp.tokens.normalise import quoted
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.config.load import from_dict, from_text
+from pipelines.outputs.automata import compile_form
 from pipelines.outputs.search import Drawn, sample
 from pipelines.task.writer import Way
 from tests.encoders import tiny
+from tests.nlp.test_automata import needs_forms
 
 TEXTS = ["First line.\nÄ second one: 3.5 km!\n\nLast", "", "猫が好き ok \n x"]
 VERSES = [f"{first} {second} {third}.\n" for first in ("the cat", "a dog", "one bird") for second in ("sees", "likes", "has")
@@ -62,6 +65,23 @@ def test_what_is_written_on_is_received_whatever_cuts_it(name, tmp_path):
     task.facts = task.splits().facts
     received = task.input.receive({"text": tf.constant(["the cat", "a"])})["prompt"].numpy()
     assert [task.output.texts(row[None])[0].strip() for row in received] == ["the cat", "a"]
+
+
+@needs_forms
+@pytest.mark.parametrize("settings", [Characters(name="characters"), Bytes(name="bytes"), Parts(name="pieces", vocabulary=90)])
+def test_a_form_is_that_of_the_text_that_tokens_write(settings):
+    alphabet, draw = units.make(settings, {"vocabulary": units.learn(settings, [tf.constant(TEXTS)])}), np.random.default_rng(0)
+    form, texts = compile_form({"regex": r"(?s)[a-zA-Z .:!\n]+"}, alphabet.trie, alphabet.end), set()
+    for _ in range(30):
+        state, ids = 0, []
+        while len(ids) < 12 and (token := int(draw.choice(np.flatnonzero(form.allowed(state, 12 - len(ids)))))) != alphabet.end:
+            state = form.behind(state, token)
+            ids.append(token)
+        assert min(ids) > 1
+        text = b"".join(alphabet.written[one] for one in ids).decode()
+        assert alphabet.texts(tf.constant([ids])).numpy()[0].decode() == text and re.fullmatch(r"[a-zA-Z .:!\n]+", text)
+        texts.add(text)
+    assert len(texts) > 20 and any("\n" in text for text in texts) != isinstance(settings, Parts)
 
 
 def test_a_character_that_train_lacks_is_unknown():
