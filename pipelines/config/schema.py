@@ -86,7 +86,7 @@ class TableData(Data):
 
     def of_rows(self) -> list[tuple[str | int, str]]:
         """What `described` has of columns that say where a row belongs."""
-        group = None if self.group_by in ("folder", "name") else self.group_by
+        group = None if self.group_by in ("folder", "name", *self.given_groups) else self.group_by
         return [(column, kind) for column, kind in ((self.split_key, "split"), (group, "group")) if column is not None]
 
 

@@ -53,6 +53,14 @@ class CommandFacts(WindowFacts, ClassFacts):
     names: Names | None = None
 
 
+class VoiceFacts(WindowFacts):
+    """`voices`: those of train, in the order of the model's. `calibration`: scale and offset by which a score becomes the log-odds of one
+    voice, chosen on validation; null: it is one already."""
+
+    voices: Annotated[list[Text], Field(min_length=2, max_length=10_000_000)]
+    calibration: Annotated[list[Moment], Field(min_length=2, max_length=2)] | None = None
+
+
 Numbers = Annotated[list[Annotated[int, Field(ge=-1, lt=10_000_000)]], Field(max_length=10_000_000)]
 
 

@@ -113,6 +113,12 @@ class Recordings(Source):
         return Recordings(self.load, replace(self.facts, texts=texts), f"{self._identity}\n{digest}", fields=self.fields,
                           labels=self.label, groups=self.groups, pieces=self.pieces, stamp=self._stamp)
 
+    def of_voices(self, voices: np.ndarray, groups: np.ndarray | None) -> "Recordings":
+        """The same recordings with who speaks in each, [recordings] str, and groups."""
+        digest = hashlib.sha256("\n".join(voices).encode()).hexdigest()
+        return Recordings(self.load, replace(self.facts, labels=None, speakers=voices.tolist()), f"{self._identity}\n{digest}",
+                          groups=groups, pieces=self.pieces, stamp=self._stamp)
+
     def also(self, *, labels: np.ndarray | None = None, fields: Mapping[str, np.ndarray] | None = None) -> "Recordings":
         """The same recordings with class numbers, or labels, or with further values."""
         own = {name: value for name, value in self.fields.items() if name != "label"}

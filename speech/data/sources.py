@@ -38,6 +38,7 @@ from speech.data.recordings import Facts, Recordings
 from speech.settings import AUDIO_COLUMNS, COMMAND_SOURCES, TRANSCRIPT_SOURCES, CommandData, SpeechData, TranscriptData
 
 STORED_RATES = {"spoken_digit": 8000, "yes_no": 8000, "speech_commands": 16_000, "librispeech": 16_000, "ljspeech": 22_050}  # Hz
+SILENCE = "_silence_"  # the label of recordings of noise
 NOISE_FOLDER = "_background_noise_"  # of Google's Speech Commands: long recordings of noise beside the class folders
 
 
@@ -251,7 +252,7 @@ def _folder(data: SpeechData, texts: bool) -> Opened[Recordings]:
         if noise.is_dir() and len(keep) < len(source.paths):
             cut = _pieces(noise, getattr(data, "seconds", 1.0), data.max_seconds)
             files += cut
-            labels += ["_silence_" if source.sets is None else ()] * len(cut)
+            labels += [SILENCE if source.sets is None else ()] * len(cut)
         recording = {path: number for number, path in enumerate(dict.fromkeys(path for path, _, _ in files[len(keep):]))}
         pieces = np.array([-1] * len(keep) + [recording[path] for path, _, _ in files[len(keep):]], np.int64) if recording else None
         names = [str(path) + (f"#t={start:g}" if start or duration else "") for path, start, duration in files]

@@ -24,7 +24,7 @@ from speech.data.connected_digits import open_connected
 from speech.data.enough import too_little
 from speech.data.features import FrontEnd
 from speech.data.recordings import Recordings, facts_of
-from speech.data.sources import open_data, silence
+from speech.data.sources import SILENCE, open_data, silence
 from speech.data.tokens import Encoder, learn, normalized, steps_needed
 from speech.models import steps_of
 from speech.settings import CommandData, SoundClassification, SoundRegression, SpeechData, Transcription
@@ -64,7 +64,7 @@ def load_numbers(experiment: SoundRegression, decode: Decode, front_end: FrontEn
 
 STATISTICS = 1000  # most recordings of train behind mean and deviation
 MERGES, ROOM, NEARLY_ALL = (4, 2), 2, 0.99  # of `merge_for`
-UNKNOWN, SILENCE = "_unknown_", "_silence_"
+UNKNOWN = "_unknown_"
 
 
 def load_classified(experiment: SoundClassification, decode: Decode, front_end: FrontEnd, *, judging: bool = False) -> Splits:

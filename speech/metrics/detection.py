@@ -39,6 +39,21 @@ def equal_error_rate(scores: np.ndarray, is_keyword: np.ndarray) -> float:
 
 def equal_error_rates(scores: np.ndarray, is_keyword: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """`equal_error_rate`, [m], where recording k occurs counts[m, k] times."""
+    misses, alarms = error_rates(scores, is_keyword, counts)
+    best, rows = np.argmin(np.abs(alarms - misses), axis=1), np.arange(len(counts))
+    return (alarms[rows, best] + misses[rows, best]) / 2
+
+
+def least_costs(scores: np.ndarray, is_keyword: np.ndarray, counts: np.ndarray, share: float) -> np.ndarray:
+    """The least detection cost over all thresholds, [m], where a `share` of what is asked are keywords and errors of both kinds cost the
+    same; 1 is that of the better of always yes and always no (NIST SRE's minimum DCF)."""
+    misses, alarms = error_rates(scores, is_keyword, counts)
+    return np.min(share * misses + (1.0 - share) * alarms, axis=1) / min(share, 1.0 - share)
+
+
+def error_rates(scores: np.ndarray, is_keyword: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Shares of keywords that are missed, and of others that pass, at each threshold, [m, thresholds], where recording k occurs
+    counts[m, k] times; NaN without keywords or without others."""
     order = np.argsort(scores, kind="stable")
     ranked, keyword = np.asarray(scores)[order], np.asarray(is_keyword, bool)[order]
     first = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1])) if len(ranked) else np.zeros(0, np.int64)
@@ -49,18 +64,17 @@ def equal_error_rates(scores: np.ndarray, is_keyword: np.ndarray, counts: np.nda
         return seen[:, edges], seen[:, -1:]
 
     (missed, keywords), (refused, others) = below(keyword), below(~keyword)
-    misses, alarms = missed / np.maximum(keywords, 1), 1.0 - refused / np.maximum(others, 1)
-    best = np.argmin(np.abs(alarms - misses), axis=1)
-    rows = np.arange(len(counts))
-    known = (keywords[:, 0] > 0) & (others[:, 0] > 0)
-    return np.where(known, (alarms[rows, best] + misses[rows, best]) / 2, np.nan)
+    known = (keywords > 0) & (others > 0)
+    return (np.where(known, missed / np.maximum(keywords, 1), np.nan), np.where(known, 1.0 - refused / np.maximum(others, 1), np.nan))
 
 
-def figure(curves: dict[str, tuple[np.ndarray, np.ndarray]], *, title: str = "One class against all others") -> "Figure":
+def figure(curves: dict[str, tuple[np.ndarray, np.ndarray]], *, title: str = "One class against all others",
+           kinds: tuple[str, str] = ("other recordings", "its recordings")) -> "Figure":
     """DET curves on normal-deviate axes, where normally distributed scores give straight lines.
 
     Args:
         curves: class -> (false alarms, misses).
+        kinds: what false alarms, and misses, are shares of.
     """
     with style():
         drawn = new_figure(5.2, 4.8)
@@ -72,8 +86,8 @@ def figure(curves: dict[str, tuple[np.ndarray, np.ndarray]], *, title: str = "On
         for set_ticks, set_limits in ((axis.set_xticks, axis.set_xlim), (axis.set_yticks, axis.set_ylim)):
             set_ticks(ndtri(np.array(TICKS)), [f"{100 * tick:g}" for tick in TICKS])
             set_limits(*ends)
-        axis.set_xlabel("false alarms, % of other recordings")
-        axis.set_ylabel("misses, % of its recordings")
+        axis.set_xlabel(f"false alarms, % of {kinds[0]}")
+        axis.set_ylabel(f"misses, % of {kinds[1]}")
         axis.set_title(title)
         axis.legend(fontsize=8, frameon=False)
         return drawn

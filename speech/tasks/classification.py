@@ -132,7 +132,7 @@ class WindowTask(Task):
         waves = examples["samples"][:SHOWN].numpy() / np.float32(32768.0)
         before = self.input.features(tf.constant(waves))
         answers = self.output.answer(lambda batch: model(batch, training=False), before)
-        captions = [f"{name}; answered {answer}" for name, answer in zip(names, self.written(answers))]
+        captions = [f"{name}; answered {answer}" if answer else name for name, answer in zip(names, self.written(answers))]
         pairs = [[first, second] for first, second in zip(*(self.input.front_end.bands(batch).numpy() for batch in (before, inputs)))]
         hop = self.input.front_end.seconds
         with self.drawing:
@@ -140,7 +140,7 @@ class WindowTask(Task):
             writer.figure("features", sound_figures.spectrograms(pairs, captions, ["as recorded", "after augmentation"], hop=hop), step)
 
     def written(self, answers: Tensors) -> list[str]:
-        """Answers as captions."""
+        """Answers as captions; empty where they say nothing by themselves."""
         raise NotImplementedError
 
 

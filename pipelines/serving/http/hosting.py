@@ -236,7 +236,7 @@ class Hosted:
         check_count(len(sent), self.batches.room)
         rows: list[tuple[str, Any]] = []
         for name, value in sent:
-            if self.model.decodes and isinstance(value, bytes):
+            if self.model.decodes and not isinstance(value, DataError):
                 rows.append((name, await asyncio.get_running_loop().run_in_executor(self.decoding, self._take, value)))
             else:
                 rows.append((name, taken(self.model, value)))
@@ -266,9 +266,10 @@ class Hosted:
         self.metrics.answered.inc(len(answered) - unreadable)
         return answered
 
-    def _take(self, sent: bytes) -> dict[str, Any] | bytes | DataError:
+    def _take(self, sent: Any) -> dict[str, Any] | bytes | DataError:
         """In a thread. A file that takes long stays as it is."""
-        return sent if self.apart is not None and self.model.heavy(sent) else taken(self.model, sent)
+        long = self.apart is not None and isinstance(sent, bytes) and self.model.heavy(sent)
+        return sent if long else taken(self.model, sent)
 
 
 def _brief(error: DataError) -> str:

@@ -1,0 +1,229 @@
+"""What makes vectors of recordings whose pairs say whether one voice speaks in both.
+
+A vector is [batch, width + 1] float32: the score of two is the product of their first `width` values plus the last values of both. Of PLDA
+the score is the logarithm of how much likelier one voice is than two; of a network it is the cosine.
+
+PLDA: a recording is its voice's mean, which is normally distributed over voices, and a deviation, which is normally distributed over the
+recordings of any voice (Ioffe 2006, "Probabilistic Linear Discriminant Analysis"; Bruemmer and de Villiers 2010). Which features it hears,
+and how far the covariance within voices is drawn to a round one, folds of train choose that hold voices out.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from scipy.linalg import eigh
+from scipy.special import expit
+from threadpoolctl import threadpool_limits
+
+from pipelines.data.source import Source
+from pipelines.fitting.folds import by_group, fitting_part
+from pipelines.fitting.kernel import Described
+from pipelines.task.contract import Features
+from speech.settings import Plda
+
+ROUND = (0.03, 0.1, 0.3, 0.6, 0.9)  # how far the covariance within voices is drawn to a round one
+MOST, CHOOSING = 50_000, 1_500  # recordings that are fitted to, and on which these are chosen, at most
+STILL = 1e-6  # a deviation below which a feature says nothing
+STEPS = 50  # of the logistic regression, at most
+
+
+def build(settings: Plda, *, frames: int, width: int, classes: int, describe: Callable[[Any], tf.Tensor]) -> keras.Model:
+    """Features [batch, frames, width] float32 to vectors; `classes` is the number of train's voices. All weights are 0 before `put`."""
+    inputs = keras.Input([frames, width], dtype="float32", name="inputs")
+    vectors = TwoCovariances(classes - 1, name="voices")(Described(describe, name="statistics")(inputs))
+    return keras.Model(inputs, vectors, name="plda")
+
+
+def with_voices(model: keras.Model, voices: int) -> keras.Model:
+    """A network to [batch, width] as one to {"vector": [batch, width + 1], "cosines": [batch, voices]}, of each voice of train."""
+    unit = keras.layers.UnitNormalization(dtype="float32", name="unit")(model.output)
+    vector = keras.layers.ZeroPadding1D((0, 1), name="vector", dtype="float32")(keras.layers.Reshape((-1, 1), dtype="float32")(unit))
+    return keras.Model(model.input, {"vector": keras.layers.Reshape((-1,), dtype="float32", name="vectors")(vector),
+                                     "cosines": Cosines(voices, name="cosines")(unit)}, name=model.name)
+
+
+class Cosines(keras.layers.Layer):
+    """Vectors of length 1 [batch, width] to their cosines with the vector of each voice, [batch, voices] float32."""
+
+    def __init__(self, voices: int, **options: Any):
+        super().__init__(**{"dtype": "float32", **options})
+        self.voices = voices
+
+    def build(self, shape: Any) -> None:
+        self.directions = self.add_weight(shape=(shape[-1], self.voices), initializer="glorot_uniform", name="directions")
+
+    def call(self, vectors: Any) -> tf.Tensor:
+        return tf.matmul(vectors, tf.math.l2_normalize(tf.convert_to_tensor(self.directions), 0))
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return (input_shape[0], self.voices)
+
+
+class TwoCovariances(keras.layers.Layer):
+    """Features [batch, values] float32 to vectors [batch, width + 1] float32; all 0 before `put`. No step trains it."""
+
+    def __init__(self, width: int, **options: Any):
+        super().__init__(**{"dtype": "float32", **options})
+        self.width = width
+
+    def build(self, shape: Any) -> None:
+        def weight(name: str, *shape: int) -> Any:
+            return self.add_weight(shape=shape, initializer="zeros", trainable=False, name=name)
+
+        self.mean, self.projection = weight("mean", shape[-1]), weight("projection", shape[-1], self.width)
+        self.own, self.constant = weight("own", self.width), weight("constant")
+
+    def call(self, features: Any) -> tf.Tensor:
+        values = tf.matmul(features - self.mean, tf.convert_to_tensor(self.projection))
+        return tf.concat([values, tf.reduce_sum(tf.square(values) * self.own, 1, keepdims=True) + self.constant], 1)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return (input_shape[0], self.width + 1)
+
+    def put(self, fitted: "Fitted") -> None:
+        """Sets the weights; fewer dimensions than `width` are filled up with such that count nothing."""
+        missing = self.width - len(fitted.own)
+        for weight, value in ((self.mean, fitted.mean), (self.projection, np.pad(fitted.projection, [(0, 0), (0, missing)])),
+                              (self.own, np.pad(fitted.own, (0, missing))), (self.constant, fitted.constant)):
+            weight.assign(np.asarray(value, np.float32))
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What was learned, float64; `how` says what was chosen."""
+
+    mean: np.ndarray
+    projection: np.ndarray
+    own: np.ndarray
+    constant: float
+    how: str = ""
+
+    def vectors(self, features: np.ndarray) -> np.ndarray:
+        """As the layer gives them, of features [n, values]."""
+        values = (features - self.mean) @ self.projection
+        return np.concatenate([values, np.square(values) @ self.own[:, None] + self.constant], 1)
+
+
+def scores(vectors: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Of each of [n, width + 1] with each of [m, width + 1]: [n, m]."""
+    return vectors[:, :-1] @ others[:, :-1].T + vectors[:, -1:] + others[:, -1]
+
+
+def fit_source(train: Source, features: Features, describe: Callable[[Any], tf.Tensor], blocks: Sequence[int]) -> Fitted:
+    """Fits to statistics of the recordings of train; arguments as those of pipelines.fitting.kernel.fit_source."""
+    values, targets = features(fitting_part(train, MOST), describe)
+    return fit(values, targets["label"], blocks)
+
+
+def fit(features: np.ndarray, labels: np.ndarray, blocks: Sequence[int]) -> Fitted:
+    """Fits all recordings.
+
+    Args:
+        features: [n, values].
+        labels: [n] int, of four voices or more, one of which has two recordings or more.
+        blocks: widths of groups of features that stand beside one another, of which some are chosen.
+    """
+    features, blocks = features.astype(np.float64), list(blocks) or [features.shape[1]]
+    some = np.arange(len(labels)) if len(labels) <= CHOOSING else np.sort(np.random.default_rng(0).choice(len(labels), CHOOSING, False))
+    voices = len(np.unique(labels[some]))
+    fold = by_group(labels[some], max(2, min(5, voices // 2)))
+    with threadpool_limits(1, user_api="blas"):  # of matrices this small
+        best: tuple[float, ...] = (np.inf,)
+        for kept in product((True, False), repeat=len(blocks)):
+            for ridge in ROUND if any(kept) else ():
+                held_out = _held_out(features[some], labels[some], fold, np.repeat(kept, blocks), ridge)
+                if held_out is None:
+                    continue
+                scale, offset, loss = calibration(*held_out)
+                if loss < best[0] - 1e-9:
+                    best = (loss, scale, offset, ridge, *kept)
+        if len(best) == 1:  # folds without two voices, or without a pair of one: nothing can be chosen
+            return _fit(features, labels, np.ones(features.shape[1], bool), ROUND[1])
+        loss, scale, offset, ridge, *kept_best = best
+        fitted = _fit(features, labels, np.repeat(np.array(kept_best, bool), blocks), ridge)
+    how = (f"{int(sum(kept_best))} of {len(blocks)} kinds of statistics and a within-voice covariance drawn to a round one by {ridge:g} "
+           f"were chosen on train, voices held out in {fold.max() + 1} folds ({loss / np.log(2):.3f} bits a pair, 1 knows nothing)")
+    scale = max(scale, STILL)
+    return Fitted(fitted.mean, fitted.projection * scale**0.5, fitted.own, scale * fitted.constant + offset / 2.0, how)
+
+
+def _held_out(features: np.ndarray, labels: np.ndarray, fold: np.ndarray, kept: np.ndarray, ridge: float,
+              ) -> tuple[np.ndarray, np.ndarray] | None:
+    """(score, whether of one voice) of all pairs within folds, each by what the others taught."""
+    found, same = [], []
+    for number in range(fold.max() + 1):
+        out = fold == number
+        if np.unique(labels[~out], return_counts=True)[1].max(initial=0) < 2 or len(np.unique(labels[~out])) < 2:
+            continue
+        vectors = _fit(features[~out], labels[~out], kept, ridge).vectors(features[out])
+        first, second = np.triu_indices(int(out.sum()), 1)
+        found.append(scores(vectors, vectors)[first, second])
+        same.append(labels[out][first] == labels[out][second])
+    every, truth = np.concatenate([*found, np.zeros(0)]), np.concatenate([*same, np.zeros(0, bool)])
+    return (every, truth) if truth.any() and not truth.all() else None
+
+
+def _fit(features: np.ndarray, labels: np.ndarray, kept: np.ndarray, ridge: float) -> Fitted:
+    """Of both covariances; each voice counts alike."""
+    deviation = features.std(0)
+    scale = np.where(kept & (deviation > STILL), 1.0 / np.maximum(deviation, STILL), 0.0)
+    used = np.flatnonzero(scale)
+    mean = features.mean(0)
+    values = ((features - mean) * scale)[:, used]
+    names, which, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    means = np.zeros((len(names), len(used)))
+    np.add.at(means, which, values)
+    means /= counts[:, None]
+    apart = (values - means[which]) / np.sqrt(counts[which] * max(1, int(np.sum(counts > 1))))[:, None]
+    within, between = apart.T @ apart, np.cov(means.T, bias=True).reshape(len(used), len(used))
+    level = max(np.trace(within) / max(len(within), 1), STILL)
+    within = (1.0 - ridge) * within + ridge * level * np.eye(len(within))
+    shares, axes = eigh(between, within)
+    last = np.argsort(-shares)[:len(names) - 1]
+    share, axes = np.maximum(shares[last], STILL), axes[:, last]
+    whole = share + 1.0  # within voices each axis has the variance 1
+    determinant = whole**2 - share**2
+    root = np.sqrt(share / determinant)
+    own = -0.5 * (whole / determinant - 1.0 / whole) / np.square(root)
+    projection = np.zeros((features.shape[1], len(last)))
+    projection[used] = scale[used, None] * axes * root
+    # the middle of the voices, not of the recordings
+    middle = mean + np.where(scale > 0, 1.0, 0.0) * np.bincount(used, means.mean(0), len(mean)) / np.where(scale > 0, scale, 1.0)
+    return Fitted(middle, projection, own, float(0.5 * np.sum(np.log(whole) - 0.5 * np.log(determinant))))
+
+
+def calibration(found: np.ndarray, same: np.ndarray) -> tuple[float, float, float]:
+    """(scale, offset, loss): scale * score + offset is the log-odds that a pair is of one voice, pairs of one voice and of two weighing
+    half each; the loss is their mean cross-entropy in nats (Bruemmer and du Preez 2006, "Application-Independent Evaluation of Speaker
+    Detection").
+
+    Args:
+        found: scores [pairs].
+        same: [pairs] bool, of both kinds.
+    """
+    weights = np.where(same, 0.5 / same.sum(), 0.5 / (~same).sum())
+    centre, spread = float(found.mean()), float(found.std()) or 1.0
+    design = np.stack([(found - centre) / spread, np.ones(len(found))], 1)
+    signed = np.where(same, 1.0, -1.0)
+
+    def loss(line: np.ndarray) -> float:
+        return float(weights @ (np.logaddexp(0.0, -signed * (design @ line)))) + 1e-6 * float(line @ line)
+
+    line = np.zeros(2)
+    for _ in range(STEPS):
+        probability = expit(design @ line)
+        gradient = design.T @ (weights * (probability - same)) + 2e-6 * line
+        curvature = (design * (weights * probability * (1.0 - probability))[:, None]).T @ design + 2e-6 * np.eye(2)
+        step = np.linalg.solve(curvature, gradient)
+        reach = 1.0
+        while loss(line - reach * step) > loss(line) and reach > 1e-6:
+            reach /= 2.0
+        line = line - reach * step
+        if np.abs(reach * step).max() < 1e-9:
+            break
+    return float(line[0] / spread), float(line[1] - line[0] * centre / spread), loss(line)
