@@ -30,6 +30,9 @@ def read(task: Task, inputs: Any) -> Iterator[Read]:
             yield _taken(task, str(number), _png(image))
     else:
         alone = isinstance(inputs, (str, bytes, Path, Mapping)) or np.ndim(inputs) == 0
+        if isinstance(inputs, (list, tuple)) and inputs and all(_is_file(task, one) for one in inputs):
+            yield from task.input.requests.read([str(one) for one in inputs])  # some tasks answer files together
+            return
         for number, one in enumerate([inputs] if alone else inputs):
             yield from _one(task, number, one)
 
@@ -45,8 +48,12 @@ def rows(table: Any) -> list[dict[str, Any]]:
     return rows
 
 
+def _is_file(task: Task, one: Any) -> bool:
+    return isinstance(one, Path) or (isinstance(one, str) and task.input.requests.takes_files)
+
+
 def _one(task: Task, number: int, one: Any) -> Iterator[Read]:
-    if isinstance(one, Path) or (isinstance(one, str) and task.input.requests.takes_files):
+    if _is_file(task, one):
         yield from task.input.requests.read([str(one)])
     elif isinstance(one, np.ndarray) and one.ndim > 1:
         yield _taken(task, str(number), _png(_pixels(one[None])[0]))

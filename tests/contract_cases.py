@@ -1,7 +1,11 @@
 """The cases of the contract: a small experiment for each task, with made data, tiny encoders, and something to predict."""
 
+import base64
+import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +67,18 @@ def sound_files(folder: Path, splits: Any) -> list[str]:
 
     from speech.data.recordings import waveform
 
+    folder.mkdir(exist_ok=True)
     for number in range(5):
         soundfile.write(folder / f"{number}.wav", waveform(splits.test, number), 8000)
     return [str(folder)]
+
+
+def two_sounds(folder: Path, splits: Any) -> list[str]:
+    """Requests that hold both recordings."""
+    sound_files(folder / "sounds", splits)
+    sent = [{"b64": base64.b64encode(path.read_bytes()).decode()} for path in sorted((folder / "sounds").iterdir())]
+    shutil.rmtree(folder / "sounds")
+    return [json.dumps({"sound": one, "other": other}) for one, other in pairwise(sent)]
 
 
 def pictures_of_several(folder: Path) -> list[str]:
@@ -182,6 +195,12 @@ data: {source: table, path: '', label_key: semitones, rate: 8000, seconds: 0.5, 
 model: {name: ds_cnn, width: 8, depth: 1}
 train: {batch_size: 16}
 """
+VOICES = """
+task: speech.verification
+data: {source: synthetic, rate: 8000, seconds: 0.5, join: 0.8, validation: 0.3, test: 0.2}
+model: {name: plda}
+train: {batch_size: 32}
+"""
 IMAGE_NUMBERS = """
 task: vision.regression
 data: {source: npz, path: '', validation: 0.2, test: 0.2}
@@ -241,7 +260,8 @@ def known_users(folder: Path, splits: Any) -> list[str]:
 
 # fitted at once, so that no step trains them: the first as the cheap baseline is
 FITTED = {"nlp.classification/linear", "nlp.pair_classification/linear", "vision.classification/kernel"}
-AT_ONCE = FITTED | {"recsys.retrieval/ease", "recsys.ranking/factors", "speech.classification/pretrained", "speech.classification/sounds",
+AT_ONCE = FITTED | {"speech.verification/plda", "recsys.retrieval/ease", "recsys.ranking/factors",
+                    "speech.classification/pretrained", "speech.classification/sounds",
                     "vision.classification/blend",
                     "vision.classification/many"}
 CASES = {
@@ -284,6 +304,8 @@ CASES = {
     "speech.transcription/whisper": Case(
         TRANSCRIPTS, ("model={name: whisper, preset: '', trains: whole, longest: 12}",), sound_files, tiny.whisper),
     "speech.regression": Case(SOUND_NUMBERS, ("target.low=0",), sound_files, data=numbers_made.tones),
+    "speech.verification": Case(VOICES, ("model={name: ds_cnn, width: 8, depth: 1}", "loss.width=8"), two_sounds),
+    "speech.verification/plda": Case(VOICES, (), two_sounds),
     "vision.classification/kernel": Case("vision/digits", ("model={name: kernel, support: 500}",), digit_files),
     "vision.classification/pretrained": Case(
         "vision/digits", ("model={name: pretrained, preset: '', finetune: {name: whole, head: new}}", "augment.shift=1"), digit_files,

@@ -39,6 +39,8 @@ CASES = {
                 "model": {"name": "policy", "width": 4, "hidden": [8], "dropout": 0.1}},
     "commands": {"task": "speech.classification", "data": RECORDED, "train": SPOKEN, "model": {"name": "ds_cnn", "width": 8, "depth": 1},
                  "augment": {"noise": 0.5, "gain": 3.0, "time_masks": 1}},
+    "voices": {"task": "speech.verification", "train": SPOKEN, "model": {"name": "ds_cnn", "width": 8, "depth": 1}, "loss": {"width": 8},
+               "data": {"source": "synthetic", "rate": 8000, "seconds": 0.5, "join": 1.5, "validation": 0.3, "test": None}},
     "transcription": {"task": "speech.transcription", "data": {"source": "synthetic", "test": 0.1, "limit": 44}, "train": SPOKEN,
                       "model": {"name": "quartz", "width": 16, "kernels": [5]}, "tokens": {"unit": "characters"}},
     "boxes": {"task": "vision.detection", "train": {**SPOKEN, "learning_rate": {"peak": 0.02}},

@@ -81,6 +81,7 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "recsys.sequential/hstu": ("recsys/quickstart", ("model={name: hstu, length: 5, width: 4, heads: 2}",)),
     "recsys.sequential/gru": ("recsys/quickstart", ("model={name: gru, length: 5, width: 4}",)),
     "nlp.regression/bag": (TEXT_NUMBERS, ("data.path=MADE/texts.csv",)),
+    "speech.verification/ds_cnn": (contract_cases.VOICES, ("model={name: ds_cnn, width: 4, depth: 1}", "loss.width=8")),
     "speech.regression/ds_cnn": (SOUND_NUMBERS, ("data.path=MADE/tones.csv",)),
     "vision.regression/cnn": (IMAGE_NUMBERS, ("data.path=MADE/pictures.npz", "loss.name=quantiles")),
     "vision.segmentation/small": (contract_cases.MASKS, ("data.path=MADE/masks",)),
@@ -100,10 +101,11 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 # whose models are those of classes, under another loss and last layer: one of each is rehearsed
 LIKE_CLASSES = {"nlp.regression": "nlp.classification", "nlp.pair_regression": "nlp.pair_classification",
-                "speech.regression": "speech.classification",
+                "speech.regression": "speech.classification", "speech.verification": "speech.classification",
                 "vision.regression": "vision.classification"}
 # fitted at once: no step trains them
 WITHOUT_STEPS = {"vision.classification/kernel", "speech.classification/kernel", "speech.classification/yamnet",
+                 "speech.verification/plda",
                  "nlp.classification/linear", "nlp.pair_classification/linear",
                  "recsys.retrieval/ease",
                  "recsys.retrieval/item_knn", "recsys.ranking/factors"}

@@ -35,10 +35,10 @@ def load_voices(experiment: SpeakerVerification, decode: Decode, front_end: Fron
 
     def load(split: str) -> Recordings:
         source = readable(opened.load(split), data, opened.skipped, opened.place, split)
-        voices = source.facts.speakers or source.facts.labels or ()
-        heard = [number for number, voice in enumerate(voices) if voice != SILENCE]
+        named = source.facts.speakers or source.facts.labels or ()
+        heard = [number for number, voice in enumerate(named) if voice != SILENCE]
         source = source.subset(heard) if len(heard) < len(source) else source
-        voices = np.array([str(voices[number]) for number in heard])
+        voices = np.array([str(named[number]) for number in heard])
         return source.of_voices(voices, groups=voices if by_speaker else source.groups)
 
     train, validation, test, notes = divide(opened.names, load, data, opened.place)
@@ -61,7 +61,11 @@ def load_voices(experiment: SpeakerVerification, decode: Decode, front_end: Fron
     if known is None and np.bincount(np.asarray(ready.labels)).max() < 2:
         raise DataError(f"{opened.place}: no voice of train has two recordings{' (data.join)' if data.join else ''}, so nothing says how "
                         "far recordings of one voice differ")
-    notes += [*shared_speakers(parts), *(note for split in ("validation", "test") if (note := _too_few(split, parts[split])))]
+    few = {split: note for split in ("validation", "test") if (note := _too_few(split, parts[split]))}
+    if known is None and "validation" in few and not getattr(experiment.model, "fitted", False):
+        raise DataError(f"{opened.place}: {few['validation']}; hold out more of the voices (data.validation), or take model.name: plda, "
+                        "which needs no validation")
+    notes += [*shared_speakers(parts), *few.values()]
     some = choose(STATISTICS, count=len(ready), seed=data.split_seed, purpose="statistics", labels=ready.labels)
     mean, std = statistics(ready, some, decode, front_end)
     facts = {"voices": names, "mean": mean, "std": std, "statistics_of": len(some), "speakers": names, "splits": describe(parts)}

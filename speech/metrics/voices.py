@@ -107,7 +107,7 @@ def histogram(pairs: Pairs):
         low, high = np.percentile(pairs.scores, [0.5, 99.5])
         bins = np.linspace(low, max(high, low + 1e-6), 60)
         for name, which in (("two voices", ~pairs.same), ("one voice", pairs.same)):
-            axis.hist(np.clip(pairs.scores[which], bins[0], bins[-1]), bins, density=True, alpha=0.6, label=name)
+            axis.hist(np.clip(pairs.scores[which], bins[0], bins[-1]), bins.tolist(), density=True, alpha=0.6, label=name)
         axis.axvline(0.0, color="#888888", linewidth=0.8, linestyle=":")
         axis.set_xlabel("log-odds of one voice")
         axis.set_ylabel("share of pairs, by unit")

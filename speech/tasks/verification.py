@@ -76,7 +76,8 @@ class VoiceWindows(Windows):
 
 
 class TwoFiles(WindowFiles):
-    """Two sound files. `predict` compares the first recording that it is given with each of the others."""
+    """Two sound files. `predict` compares the first recording that it is given with each of the others; an input may also be JSON that
+    holds both, as a client sends them."""
 
     decodes_uploads = True
     sends = 'two sound files; in JSON {"sound": {"b64": "..."}, "other": {"b64": "..."}}'
@@ -84,8 +85,10 @@ class TwoFiles(WindowFiles):
 
     def read(self, inputs: list[str]) -> Iterator[Any]:
         known: tuple[str, dict[str, Any]] | None = None
-        compared = False
-        for name, one in super().read(inputs):
+        sent = [text for text in inputs if text.lstrip().startswith("{")]
+        yield from Requests.read(self, sent)
+        files, compared = [text for text in inputs if text not in sent], False
+        for name, one, *_ in super().read(files):
             if known is not None:
                 compared = True
                 yield name, one if isinstance(one, Exception) else _pair(known[1], one)
@@ -94,7 +97,7 @@ class TwoFiles(WindowFiles):
             else:
                 known = (name, one)
                 self.notes.append(f"Compared with {name}")
-        if not compared:
+        if files and not compared:
             raise DataError("give two recordings or more: the first is compared with each of the others")
 
     def take(self, sent: Any) -> dict[str, Any]:
@@ -152,8 +155,8 @@ class Voices(Output):
         return {"label": examples["label"]} if "label" in examples else {}
 
     def loss(self, outputs: Any, targets: tf.Tensor, training: bool) -> tuple[tf.Tensor, tf.Tensor]:
-        """Cross-entropy of the voice among those of train, in nats, with a margin when training; (loss, 1), or (0, 0) of other voices and of
-        models that no step trains."""
+        """Cross-entropy of the voice among those of train, in nats, with a margin when training; (loss, 1), or (0, 0) of other voices
+        and of models that no step trains."""
         if not isinstance(outputs, dict):
             nothing = tf.zeros(tf.shape(outputs)[:1])
             return nothing, nothing
@@ -290,7 +293,6 @@ class Verification(WindowTask):
     input_class = VoiceWindows
     output_class = Voices
     facts_schema = VoiceFacts
-    hub_name = "audio-classification"
     input: VoiceWindows
     output: Voices
     experiment: SpeakerVerification

@@ -65,6 +65,7 @@ IMAGES: dict[str, Any] = {"classes": ["0", "1"], "image_size": [8, 8], "channels
                           "class_counts": [50, 50], "splits": SPLITS}
 HEARD: dict[str, Any] = {"mean": [0.0] * 40, "std": [1.0] * 40, "statistics_of": 9, "speakers": ["a"], "splits": SPLITS}
 COMMANDS = {**HEARD, "classes": ["yes", "no"], "class_counts": [4, 5]}
+VOICES = {**HEARD, "voices": ["ann", "bob"], "calibration": [2.0, -1.0]}
 TRANSCRIPTS = {**HEARD, "unit": "characters", "tokens": ["a", "b", " "], "most_tokens": 12}
 TEXTS: dict[str, Any] = {"classes": ["good", "bad"], "class_counts": [1, 2], "vocabulary": ["the", "of"], "splits": SPLITS}
 PRETRAINED: dict[str, Any] = {
@@ -92,6 +93,8 @@ FACTS: dict[str, tuple[dict[str, Any], list[tuple[str, Any]]]] = {
         ("mean", [float("nan")]), ("std", [-1.0]), ("std", [None]), ("std", {}), ("class_counts", [1]), ("class_counts", [-1, 2]),
         ("splits", []), ("splits|train|examples", "many")]),
     "speech.classification": (COMMANDS, [("mean", [0.0] * 10**5 + [1.0]), ("std", ["x"] * 40), ("classes", {"yes": 1}), ("speakers", [1])]),
+    "speech.verification": (VOICES, [("voices", ["one"]), ("voices", "ab"), ("voices", [1, 2]), ("calibration", [1.0]),
+                                     ("calibration", [float("nan"), 0.0]), ("mean", [0.0] * 10**5 + [1.0])]),
     "speech.transcription": (TRANSCRIPTS, [
         ("unit", "letters"), ("tokens", []), ("tokens", [""]), ("tokens", "abc"), ("most_tokens", 0), ("most_tokens", 10**12),
         ("merge", 0), ("merge", 10**6)]),

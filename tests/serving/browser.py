@@ -71,10 +71,10 @@ class Page:
         self.send("Page.navigate", url=address)
         self.wait("document.readyState === 'complete' && !!document.querySelector('#form *')")
 
-    def choose(self, *paths):
+    def choose(self, *paths, into="#file"):
         """Files, as a person chooses them."""
         root = self.send("DOM.getDocument")["root"]["nodeId"]
-        node = self.send("DOM.querySelector", nodeId=root, selector="#file")["nodeId"]
+        node = self.send("DOM.querySelector", nodeId=root, selector=into)["nodeId"]
         self.send("DOM.setFileInputFiles", nodeId=node, files=[str(path) for path in paths])
 
     def picture(self, path, *, width=900, height=1000, dark=False):

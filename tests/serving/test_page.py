@@ -59,6 +59,20 @@ class Hearing(Measuring):
                 for (name, _), one in zip(read, found)]
 
 
+class Comparing(Measuring):
+    """Says which of two recordings is longer."""
+
+    columns, outputs, classes = {"longer": 1}, {"longer": spec([None], "string")}, None
+    form = [Field("sound", "sound", "one"), Field("sound", "other", "another")]
+
+    def take(self, sent):
+        sizes = {name: len(base64.b64decode(one["b64"])) for name, one in sent.items()}
+        return {"image": max(sizes, key=sizes.get).encode()}
+
+    def together(self, read):
+        return [Prediction(name, {"longer": row["image"].decode()}) for name, row in read]
+
+
 class Seeing(Measuring):
     """Answers a picture with a mask over it, two boxes in it of which one counts, another picture and a sound."""
 
@@ -93,7 +107,8 @@ class Listing(Spelling):
 @pytest.fixture(scope="module")
 def there():
     with running(Spelling()) as server:
-        for name, model in (("double", Doubling()), ("measure", Measuring()), ("hear", Hearing()), ("list", Listing()), ("see", Seeing())):
+        for name, model in (("double", Doubling()), ("measure", Measuring()), ("hear", Hearing()), ("list", Listing()), ("see", Seeing()),
+                            ("compare", Comparing())):
             server.models.add(name, 1, model)
         yield server
 
@@ -112,7 +127,7 @@ def test_browsers_get_the_page_and_programs_the_description(there):
     with there.connect() as client:
         client.sendall(request(path="/", method="GET"))
         models = answer(client)[2]["models"]
-    assert [one["form"][0]["kind"] for one in models] == ["text", "numbers", "image", "sound", "word", "image"]
+    assert [one["form"][0]["kind"] for one in models] == ["text", "numbers", "image", "sound", "word", "image", "sound"]
 
 
 @pytest.fixture(scope="module")
@@ -182,6 +197,18 @@ class TestInABrowser:
         assert page.run("document.querySelector('.box').style.left") == "500%"  # 10 of 2 pixels
         assert page.run("document.querySelector('.laid > .layer').naturalWidth") == 2
         assert page.run("document.querySelectorAll('.got > img').length + document.querySelectorAll('.got > audio').length") == 2
+
+    def test_two_files_are_asked_about_together(self, page, tmp_path):
+        choose(page, "compare")
+        for name, size in (("short.wav", 10), ("long.wav", 900), ("longest.wav", 3000)):
+            (tmp_path / name).write_bytes(bytes(size))
+        page.choose(tmp_path / "short.wav", into="#file-sound")
+        assert not page.run("document.querySelectorAll('.answer').length")
+        page.choose(tmp_path / "long.wav", into="#file-other")
+        assert "other" in shown(page)
+        page.choose(tmp_path / "longest.wav", into="#file-sound")  # the other stays
+        assert "sound" in shown(page, 2)
+        assert page.run("document.querySelector('.answer .sent').innerText").split() == ["longest.wav", "long.wav"]
 
     def test_a_sound_is_recorded(self, page):
         choose(page, "hear")

@@ -29,8 +29,8 @@ def test_a_shipped_experiment(name, tmp_path):
     text = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 50
     assert text.startswith("# ") and f"\n#   python -m speech.train speech/{name}" in text
-    experiment = load(f"speech/{name}", [f"data.path={tmp_path}"] if name in ("labels", "numbers") else []).experiment
-    if hasattr(experiment.model, "preset") or experiment.task == "speech.regression":
+    experiment = load(f"speech/{name}", [f"data.path={tmp_path}"] if name in ("labels", "numbers", "voices") else []).experiment
+    if hasattr(experiment.model, "preset") or experiment.task in ("speech.regression", "speech.verification"):
         return  # built and trained in test_pretrained.py, or tests/test_contract.py
     if experiment.task == "speech.classification":
         model = command_model(experiment.model, frames=91, width=experiment.frontend.mels, classes=12, facts={}, describe=None)

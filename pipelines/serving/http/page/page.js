@@ -5,6 +5,7 @@ const MOST = 20;  // files of one drop
 const KEPT = 30;  // answers on the page
 const $ = id => document.getElementById(id);
 let models = [], model, waiting = 0;
+let held = {};  // of a model that takes several files: the last of each field
 
 function element(name, attributes = {}, ...children) {
   const one = document.createElement(name);
@@ -73,18 +74,21 @@ function entered() {
 
 function fileField(field) {
   const sound = field.kind === "sound";
-  const input = element("input", {type: "file", id: "file", accept: sound ? "audio/*" : "image/*", multiple: true});
-  const choose = element("button", {type: "button"}, sound ? "Choose recordings" : "Choose images");
+  const alone = model.form.length === 1, state = element("p", {className: "hint"}, alone
+    ? `Up to ${MOST} at a time; they are sent to this server only.` : field.meaning);
+  const take = list => alone ? files(list, sound) : hold(field, list.at(-1), state);
+  const input = element("input", {type: "file", id: alone ? "file" : `file-${field.name}`, accept: sound ? "audio/*" : "image/*",
+                                  multiple: alone});
+  const choose = element("button", {type: "button"}, alone ? (sound ? "Choose recordings" : "Choose images") : `Choose ${field.name}`);
   choose.onclick = () => input.click();
-  input.onchange = () => { files([...input.files], sound); input.value = ""; };
+  input.onchange = () => { take([...input.files]); input.value = ""; };
   const buttons = element("div", {className: "buttons"}, choose);
-  if (sound) buttons.append(recorder());
+  if (sound) buttons.append(recorder(take, alone ? "record" : `record-${field.name}`));
   const drop = element("div", {className: "drop"},
-    element("p", {}, sound ? "Drop a sound file here" : "Drop an image here, or paste one"), input, buttons,
-    element("p", {className: "hint"}, "Up to ", String(MOST), " at a time; they are sent to this server only."));
+    element("p", {}, sound ? "Drop a sound file here" : "Drop an image here, or paste one"), input, buttons, state);
   for (const name of ["dragenter", "dragover"]) drop.addEventListener(name, event => { event.preventDefault(); drop.classList.add("over"); });
   for (const name of ["dragleave", "drop"]) drop.addEventListener(name, () => drop.classList.remove("over"));
-  drop.addEventListener("drop", event => { event.preventDefault(); files([...event.dataTransfer.files], sound); });
+  drop.addEventListener("drop", event => { event.preventDefault(); take([...event.dataTransfer.files]); });
   return drop;
 }
 
@@ -92,13 +96,13 @@ const isFile = field => field.kind === "image" || field.kind === "sound";
 
 document.addEventListener("paste", event => {
   const [field] = model ? model.form : [];
-  if (field && isFile(field) && event.clipboardData.files.length) files([...event.clipboardData.files], field.kind === "sound");
+  if (field && model.form.length === 1 && isFile(field) && event.clipboardData.files.length) files([...event.clipboardData.files], field.kind === "sound");
 });
 
 // ---- recording: what the microphone gives, as a WAV file, which every server reads
 
-function recorder() {
-  const button = element("button", {type: "button", className: "plain", id: "record", ariaPressed: "false"}, "Record");
+function recorder(take, id) {
+  const button = element("button", {type: "button", className: "plain", id, ariaPressed: "false"}, "Record");
   if (!navigator.mediaDevices) {
     button.disabled = true;
     button.title = "Browsers record only on https or localhost";
@@ -117,7 +121,7 @@ function recorder() {
         button.textContent = "Record";
         button.ariaPressed = "false";
         try {
-          await files([await wave(new Blob(parts))], true);
+          await take([await wave(new Blob(parts))]);
         } catch (error) {
           say(`The recording cannot be read: ${error.message}`, true);
         }
@@ -149,6 +153,21 @@ async function wave(blob) {
 }
 
 // ---- asking
+
+async function hold(field, file, state) {
+  if (!file) return;
+  held[field.name] = file;
+  state.textContent = file.name;
+  if (model.form.some(one => !held[one.name])) return;
+  const values = {}, shown = [];
+  for (const one of model.form) {
+    const chosen = held[one.name], address = URL.createObjectURL(chosen);
+    values[one.name] = {b64: await base64(chosen)};
+    shown.push(one.kind === "sound" ? element("audio", {controls: true, src: address}) : element("img", {src: address, alt: chosen.name}),
+               chosen.name);
+  }
+  await ask(JSON.stringify({inputs: [values]}), "application/json", shown, true);
+}
 
 async function files(list, sound) {
   if (list.length > MOST) say(`Only the first ${MOST} of ${list.length} files are sent.`);
@@ -297,8 +316,9 @@ function choose() {
   $("answers").replaceChildren();
   say("");
   const form = $("form");
-  if (model.form.length === 1 && isFile(model.form[0])) {
-    form.replaceChildren(fileField(model.form[0]));
+  if (model.form.length && model.form.every(isFile)) {
+    held = {};
+    form.replaceChildren(...model.form.map(fileField));
   } else {
     const button = element("button", {type: "submit", id: "ask"}, "Ask");
     const entries = model.form.map(entry), shown = entries.length > 3 ? 1 : entries.length;
@@ -306,7 +326,7 @@ function choose() {
       element("div", {className: "more"}, ...entries.slice(shown)));
     form.replaceChildren(...entries.slice(0, shown), more, element("div", {}, button));
   }
-  const example = isFile(model.form[0]) ? "--data-binary @FILE" : "-H 'Content-Type: application/json' -d '{\"inputs\": [...]}'";
+  const example = model.form.length === 1 && isFile(model.form[0]) ? "--data-binary @FILE" : "-H 'Content-Type: application/json' -d '{\"inputs\": [...]}'";
   $("call").textContent = `curl ${example} '${new URL(`predict?model=${encodeURIComponent(model.name)}`, location)}'`;
 }
 
