@@ -2,9 +2,9 @@
 
     python -m benchmarks.voices        # some five minutes on two cores; needs spoken_digit prepared, and digits_az
 
-The fifteen voices of `digits_az` and TFDS' spoken_digit, their words joined to 3 s. Five times two voices of each collection are held out and
-judged by models that learned from the other eleven. Prints a line for each way: the mean equal error rate of all pairs held out, and of the
-pairs within one collection, which no microphone tells apart, the lowest and highest of the latter, and the seconds of a training.
+The fifteen voices of `digits_az` and TFDS' spoken_digit, their words joined to 3 s. Five times two voices of each collection are held out
+and judged by models that learned from the other eleven. Prints a line for each way: the mean equal error rate of all pairs held out, and of
+the pairs within one collection, which no microphone tells apart, the lowest and highest of the latter, and the seconds of a training.
 """
 
 import csv

@@ -22,7 +22,7 @@ from speech.data.inspection import ROLES as ROLES
 from speech.data.inspection import Seen, headers_of, look
 
 KERNEL = "kernel machine on statistics of cepstra"
-TASKS = ("classification", "transcription", "regression")
+TASKS = ("classification", "transcription", "regression", "verification")
 FEWEST = 10  # recordings without which there is nothing to divide
 LARGE = 5000  # recordings from which little is augmented, and validation chooses
 TEST, VALIDATION = 0.2, 0.1  # held out: a share of all, and one of the rest
@@ -36,6 +36,7 @@ WHISPER, YAMNET = "WhisperBackbone", "YAMNet"
 _OF_SPEECH = (WHISPER, "MoonshineBackbone")  # encoders with a vector for each moment
 SIGNS = ".,?!"  # that Whisper writes; a transcript without any was not punctuated
 WINDOW = "what the model gets: the loudest part of longer recordings"
+SHORT, VOICE, VOICES_HELD = 1.5, 3.0, 0.3  # s: of single words little is heard of a voice, of so much enough; share of voices for test
 LONGEST, LONGEST_SOUND = 3.0, 10.0  # s of it; of sounds that are no words, which YAMNet hears in pieces
 
 
@@ -46,7 +47,7 @@ def draft(path: Path, asked: Asked) -> Draft:
     if len(seen.files) < FEWEST:
         raise DataError(f"{path}: {len(seen.files)} recordings are too few to train on and to judge by; give {FEWEST} or more")
     asks: Question = "classes"
-    if seen.texts is None:
+    if seen.texts is None and asked.task != "verification":
         asks = question(seen.classes, path, asked, "a recording", seen.label)
         seen.notes += reading(seen.classes, asks, seen.label)
     headers, sampled = headers_of(seen.files)
@@ -58,6 +59,8 @@ def draft(path: Path, asked: Asked) -> Draft:
              f"{'all' if len(rates) == 1 else 'mostly'} {stored:,} Hz{f', in a sample of {len(headers):,}' if sampled else ''}"
              f"{_contents(seen)}.",
              *seen.notes)
+    if asked.task == "verification":
+        return _voices(path, seen, rate, seconds, notes)
     if asks != "classes":
         return _other_question(path, seen, rate, seconds, notes, asks, asked)
     proposal = propose(asked, "speech", reason=_reason(seen), gain="new voices are understood after few recordings",
@@ -110,6 +113,22 @@ def _other_question(path: Path, seen: Seen, rate: int, seconds: list[float], not
     task = "speech.regression" if asks == "numbers" else "speech.classification"
     body = "\n".join([f"task: {task}", section("data", data), _machine(preset)])
     return Draft(f"Recordings of {path.name}: {what}.", notes, body, notes=noted(preset) if preset else ())
+
+
+def _voices(path: Path, seen: Seen, rate: int, seconds: list[float], notes: tuple[str, ...]) -> Draft:
+    """Whether two recordings are of one voice: whose each is, says the speaker, else the class."""
+    short = median(seconds) < SHORT
+    data: list[Entry] = [("seconds", VOICE if short else _window(seen.files, seconds, LONGEST_SOUND), WINDOW)]
+    if short:
+        data.append(("join", VOICE, "s; recordings of one voice are joined until they last so long"))
+    held = {"validation": (0.0, "it is calibrated by folds of train"), "test": (VOICES_HELD, "share of all, whole voices; judged once")}
+    entries = [(key, *held[key]) if key in held and key not in seen.splits else (key, value, comment)
+               for key, value, comment in _data(path, seen, rate, data)
+               if key != "group_by" and not (key == "speaker_pattern" and seen.label is not None)]  # a column says more than names
+    whose = f"the column {seen.label}" if seen.label else "what the names hold (data.speaker_pattern)" if seen.pattern else "the folder"
+    body = "\n".join(["task: speech.verification", section("data", entries),
+                      section("model", [("name", "plda", "on statistics of cepstra, fitted at once; or ds_cnn, for hundreds of voices")])])
+    return Draft(f"Whether two recordings of {path.name} are of one voice.", (*notes, f"Whose voice it is, says {whose}."), body)
 
 
 def _ways(seen: Seen, asked: Asked, body: Callable[..., str], cheap: list[Way], blended: Callable[[Preset], str] | None) -> list[Way]:

@@ -195,7 +195,7 @@ def _unreadable(parts: dict[str, Source], reads: dict[str, Read], skip: bool, lo
 def _classes(parts: dict[str, Source], reads: dict[str, Read], classes: Sequence[str]) -> list[Finding]:
     every = {name: reads[name].counts(source, len(classes)) for name, source in parts.items()}
     counts = {name: sizes for name, sizes in every.items() if sizes is not None}
-    if "train" not in counts:
+    if "train" not in counts or not classes:  # labels without names, such as voices, of which each split has its own
         return []
     train = counts["train"]
     findings: list[Finding] = []

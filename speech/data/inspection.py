@@ -111,7 +111,7 @@ def _folder(path: Path, asked: Asked) -> Seen:
     beside = [file for file in files if file.with_suffix(".txt").is_file()]
     if asked.task == "transcription" and not beside:
         raise DataError(f"{path}: no recording has its transcript beside it, such as {files[0].with_suffix('.txt').name}")
-    if len(beside) > len(files) / 2 and asked.task != "classification":
+    if len(beside) > len(files) / 2 and asked.task not in ("classification", "verification"):
         missing = next((file for file in files if file not in set(beside)), None)
         if missing:
             raise DataError(f"{missing}: has no transcript beside it ({missing.with_suffix('.txt').name}), as the others have")
@@ -188,7 +188,7 @@ def _table(path: Path, asked: Asked) -> Seen:
     labels = asked.several("label", rest, path)
     split, parts = split_column({name: frame.values[name] for name in rest if name not in (labels or ())}, given.get("split"), path, asked)
     assigned = {role: name for role, name in {**given, "split": split}.items() if name} | ({"label": labels[0]} if labels else {})
-    labelled = asked.task in ("classification", "regression") or labels
+    labelled = asked.task in ("classification", "regression", "verification") or labels
     wanted = ["text"] if asked.task == "transcription" or given.get("text") else ["label"] if labelled else ["text", "label"]
     by_role = by_name(rest, [*("transcript" if role == "text" else role for role in wanted), "speaker", "start"],
                     {("transcript" if role == "text" else "speaker" if role == "group" else role): name for role, name in assigned.items()})
@@ -207,7 +207,7 @@ def _table(path: Path, asked: Asked) -> Seen:
         try:
             label = labels if labels and len(labels) > 1 else label_column(path, free, frame.values, most=1 / 3, what="class", asked=asked)
         except DataError as error:
-            more = "" if asked.task == "classification" else "; name a column of transcripts with --text"
+            more = "" if asked.task in ("classification", "verification") else "; name a column of transcripts with --text"
             raise DataError(f"{error}{more}") from None
     stored = [role_in(parts, value) for value in frame.values[split]] if split else ["train"] * frame.rows
     train = [number for number, part in enumerate(stored) if part == "train"]

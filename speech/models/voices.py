@@ -4,13 +4,13 @@ A vector is [batch, width + 1] float32: the score of two is the product of their
 the score is the logarithm of how much likelier one voice is than two; of a network it is the cosine.
 
 PLDA: a recording is its voice's mean, which is normally distributed over voices, and a deviation, which is normally distributed over the
-recordings of any voice (Ioffe 2006, "Probabilistic Linear Discriminant Analysis"; Bruemmer and de Villiers 2010). Which features it hears,
-and how far the covariance within voices is drawn to a round one, folds of train choose that hold voices out.
+recordings of any voice (Ioffe 2006, "Probabilistic Linear Discriminant Analysis"; Bruemmer and de Villiers 2010). Standardised features are
+first brought to one length (Garcia-Romero and Espy-Wilson 2011, "Analysis of I-vector Length Normalization"). Both covariances are drawn to
+their diagonals, as features are many and voices few; how far, folds of train choose that hold voices out.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import product
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import keras
@@ -26,16 +26,18 @@ from pipelines.fitting.kernel import Described
 from pipelines.task.contract import Features
 from speech.settings import Plda
 
-ROUND = (0.03, 0.1, 0.3, 0.6, 0.9)  # how far the covariance within voices is drawn to a round one
+# how far the covariances within and between voices are drawn to their diagonals
+DRAWN = ((0.03, 0.01), (0.1, 0.03), (0.3, 0.1), (0.6, 0.3), (0.9, 0.5))
 MOST, CHOOSING = 50_000, 1_500  # recordings that are fitted to, and on which these are chosen, at most
 STILL = 1e-6  # a deviation below which a feature says nothing
+TINY = 1e-12
 STEPS = 50  # of the logistic regression, at most
 
 
-def build(settings: Plda, *, frames: int, width: int, classes: int, describe: Callable[[Any], tf.Tensor]) -> keras.Model:
-    """Features [batch, frames, width] float32 to vectors; `classes` is the number of train's voices. All weights are 0 before `put`."""
+def build(settings: Plda, *, frames: int, width: int, describe: Callable[[Any], tf.Tensor]) -> keras.Model:
+    """Features [batch, frames, width] float32 to vectors. All weights are 0 before `put`."""
     inputs = keras.Input([frames, width], dtype="float32", name="inputs")
-    vectors = TwoCovariances(classes - 1, name="voices")(Described(describe, name="statistics")(inputs))
+    vectors = TwoCovariances(name="voices")(Described(describe, name="statistics")(inputs))
     return keras.Model(inputs, vectors, name="plda")
 
 
@@ -65,32 +67,32 @@ class Cosines(keras.layers.Layer):
 
 
 class TwoCovariances(keras.layers.Layer):
-    """Features [batch, values] float32 to vectors [batch, width + 1] float32; all 0 before `put`. No step trains it."""
+    """Features [batch, values] float32 to vectors [batch, values + 1] float32; all 0 before `put`. No step trains it."""
 
-    def __init__(self, width: int, **options: Any):
+    def __init__(self, **options: Any):
         super().__init__(**{"dtype": "float32", **options})
-        self.width = width
 
     def build(self, shape: Any) -> None:
         def weight(name: str, *shape: int) -> Any:
             return self.add_weight(shape=shape, initializer="zeros", trainable=False, name=name)
 
-        self.mean, self.projection = weight("mean", shape[-1]), weight("projection", shape[-1], self.width)
-        self.own, self.constant = weight("own", self.width), weight("constant")
+        width = shape[-1]
+        self.mean, self.scale, self.centre = weight("mean", width), weight("scale", width), weight("centre", width)
+        self.projection, self.own, self.constant = weight("projection", width, width), weight("own", width), weight("constant")
 
     def call(self, features: Any) -> tf.Tensor:
-        values = tf.matmul(features - self.mean, tf.convert_to_tensor(self.projection))
+        values = (features - self.mean) * self.scale
+        values = tf.math.l2_normalize(values, 1, TINY) * float(values.shape[-1]) ** 0.5
+        values = tf.matmul(values - self.centre, tf.convert_to_tensor(self.projection))
         return tf.concat([values, tf.reduce_sum(tf.square(values) * self.own, 1, keepdims=True) + self.constant], 1)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
-        return (input_shape[0], self.width + 1)
+        return (input_shape[0], input_shape[1] + 1)
 
     def put(self, fitted: "Fitted") -> None:
-        """Sets the weights; fewer dimensions than `width` are filled up with such that count nothing."""
-        missing = self.width - len(fitted.own)
-        for weight, value in ((self.mean, fitted.mean), (self.projection, np.pad(fitted.projection, [(0, 0), (0, missing)])),
-                              (self.own, np.pad(fitted.own, (0, missing))), (self.constant, fitted.constant)):
-            weight.assign(np.asarray(value, np.float32))
+        """Sets the weights."""
+        for name in ("mean", "scale", "centre", "projection", "own", "constant"):
+            getattr(self, name).assign(np.asarray(getattr(fitted, name), np.float32))
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,8 @@ class Fitted:
     """What was learned, float64; `how` says what was chosen."""
 
     mean: np.ndarray
+    scale: np.ndarray
+    centre: np.ndarray
     projection: np.ndarray
     own: np.ndarray
     constant: float
@@ -105,8 +109,13 @@ class Fitted:
 
     def vectors(self, features: np.ndarray) -> np.ndarray:
         """As the layer gives them, of features [n, values]."""
-        values = (features - self.mean) @ self.projection
+        values = (normalized((features - self.mean) * self.scale) - self.centre) @ self.projection
         return np.concatenate([values, np.square(values) @ self.own[:, None] + self.constant], 1)
+
+
+def normalized(values: np.ndarray) -> np.ndarray:
+    """Each of [n, width] at the length that standardised values have on average, the root of the width."""
+    return values * (values.shape[1] / np.maximum(np.sum(np.square(values), 1, keepdims=True), TINY)) ** 0.5
 
 
 def scores(vectors: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -114,45 +123,40 @@ def scores(vectors: np.ndarray, others: np.ndarray) -> np.ndarray:
     return vectors[:, :-1] @ others[:, :-1].T + vectors[:, -1:] + others[:, -1]
 
 
-def fit_source(train: Source, features: Features, describe: Callable[[Any], tf.Tensor], blocks: Sequence[int]) -> Fitted:
+def fit_source(train: Source, features: Features, describe: Callable[[Any], tf.Tensor]) -> Fitted:
     """Fits to statistics of the recordings of train; arguments as those of pipelines.fitting.kernel.fit_source."""
     values, targets = features(fitting_part(train, MOST), describe)
-    return fit(values, targets["label"], blocks)
+    return fit(values, targets["label"])
 
 
-def fit(features: np.ndarray, labels: np.ndarray, blocks: Sequence[int]) -> Fitted:
+def fit(features: np.ndarray, labels: np.ndarray) -> Fitted:
     """Fits all recordings.
 
     Args:
         features: [n, values].
         labels: [n] int, of four voices or more, one of which has two recordings or more.
-        blocks: widths of groups of features that stand beside one another, of which some are chosen.
     """
-    features, blocks = features.astype(np.float64), list(blocks) or [features.shape[1]]
+    features = features.astype(np.float64)
     some = np.arange(len(labels)) if len(labels) <= CHOOSING else np.sort(np.random.default_rng(0).choice(len(labels), CHOOSING, False))
-    voices = len(np.unique(labels[some]))
-    fold = by_group(labels[some], max(2, min(5, voices // 2)))
+    fold = by_group(labels[some], max(2, min(5, len(np.unique(labels[some])) // 2)))
+    found: list[tuple[float, float, float, tuple[float, float]]] = []
     with threadpool_limits(1, user_api="blas"):  # of matrices this small
-        best: tuple[float, ...] = (np.inf,)
-        for kept in product((True, False), repeat=len(blocks)):
-            for ridge in ROUND if any(kept) else ():
-                held_out = _held_out(features[some], labels[some], fold, np.repeat(kept, blocks), ridge)
-                if held_out is None:
-                    continue
+        for drawn in DRAWN:
+            held_out = _held_out(features[some], labels[some], fold, drawn)
+            if held_out is not None:
                 scale, offset, loss = calibration(*held_out)
-                if loss < best[0] - 1e-9:
-                    best = (loss, scale, offset, ridge, *kept)
-        if len(best) == 1:  # folds without two voices, or without a pair of one: nothing can be chosen
-            return _fit(features, labels, np.ones(features.shape[1], bool), ROUND[1])
-        loss, scale, offset, ridge, *kept_best = best
-        fitted = _fit(features, labels, np.repeat(np.array(kept_best, bool), blocks), ridge)
-    how = (f"{int(sum(kept_best))} of {len(blocks)} kinds of statistics and a within-voice covariance drawn to a round one by {ridge:g} "
-           f"were chosen on train, voices held out in {fold.max() + 1} folds ({loss / np.log(2):.3f} bits a pair, 1 knows nothing)")
-    scale = max(scale, STILL)
-    return Fitted(fitted.mean, fitted.projection * scale**0.5, fitted.own, scale * fitted.constant + offset / 2.0, how)
+                found.append((loss, scale, offset, drawn))
+        if not found:  # folds without two voices, or without a pair of one: nothing can be chosen
+            return _fit(features, labels, DRAWN[-2])
+        loss, scale, offset, drawn = min(found)
+        fitted = _fit(features, labels, drawn)
+    how = (f"that its covariances are drawn to their diagonals by {drawn[0]:g} within voices and {drawn[1]:g} between was chosen on train, "
+           f"voices held out in {fold.max() + 1} folds ({loss / np.log(2):.3f} bits a pair, 1 knows nothing)")
+    scale = max(scale, TINY)  # of scores, of which each is made of both vectors
+    return replace(fitted, projection=fitted.projection * scale**0.5, constant=scale * fitted.constant + offset / 2.0, how=how)
 
 
-def _held_out(features: np.ndarray, labels: np.ndarray, fold: np.ndarray, kept: np.ndarray, ridge: float,
+def _held_out(features: np.ndarray, labels: np.ndarray, fold: np.ndarray, drawn: tuple[float, float],
               ) -> tuple[np.ndarray, np.ndarray] | None:
     """(score, whether of one voice) of all pairs within folds, each by what the others taught."""
     found, same = [], []
@@ -160,7 +164,7 @@ def _held_out(features: np.ndarray, labels: np.ndarray, fold: np.ndarray, kept: 
         out = fold == number
         if np.unique(labels[~out], return_counts=True)[1].max(initial=0) < 2 or len(np.unique(labels[~out])) < 2:
             continue
-        vectors = _fit(features[~out], labels[~out], kept, ridge).vectors(features[out])
+        vectors = _fit(features[~out], labels[~out], drawn).vectors(features[out])
         first, second = np.triu_indices(int(out.sum()), 1)
         found.append(scores(vectors, vectors)[first, second])
         same.append(labels[out][first] == labels[out][second])
@@ -168,33 +172,30 @@ def _held_out(features: np.ndarray, labels: np.ndarray, fold: np.ndarray, kept: 
     return (every, truth) if truth.any() and not truth.all() else None
 
 
-def _fit(features: np.ndarray, labels: np.ndarray, kept: np.ndarray, ridge: float) -> Fitted:
+def _fit(features: np.ndarray, labels: np.ndarray, drawn: tuple[float, float]) -> Fitted:
     """Of both covariances; each voice counts alike."""
-    deviation = features.std(0)
-    scale = np.where(kept & (deviation > STILL), 1.0 / np.maximum(deviation, STILL), 0.0)
-    used = np.flatnonzero(scale)
-    mean = features.mean(0)
-    values = ((features - mean) * scale)[:, used]
+    mean, deviation = features.mean(0), features.std(0)
+    scale = np.where(deviation > STILL, 1.0 / np.maximum(deviation, STILL), 0.0)
+    values = normalized((features - mean) * scale)
     names, which, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    means = np.zeros((len(names), len(used)))
+    means = np.zeros((len(names), values.shape[1]))
     np.add.at(means, which, values)
     means /= counts[:, None]
     apart = (values - means[which]) / np.sqrt(counts[which] * max(1, int(np.sum(counts > 1))))[:, None]
-    within, between = apart.T @ apart, np.cov(means.T, bias=True).reshape(len(used), len(used))
-    level = max(np.trace(within) / max(len(within), 1), STILL)
-    within = (1.0 - ridge) * within + ridge * level * np.eye(len(within))
-    shares, axes = eigh(between, within)
-    last = np.argsort(-shares)[:len(names) - 1]
-    share, axes = np.maximum(shares[last], STILL), axes[:, last]
-    whole = share + 1.0  # within voices each axis has the variance 1
+    within, between = (_drawn(matrix, share) for matrix, share in zip((apart.T @ apart, np.cov(means.T, bias=True)), drawn))
+    shares, axes = eigh(between, within)  # within voices each axis has the variance 1
+    share = np.maximum(shares, TINY)
+    whole = share + 1.0
     determinant = whole**2 - share**2
     root = np.sqrt(share / determinant)
     own = -0.5 * (whole / determinant - 1.0 / whole) / np.square(root)
-    projection = np.zeros((features.shape[1], len(last)))
-    projection[used] = scale[used, None] * axes * root
-    # the middle of the voices, not of the recordings
-    middle = mean + np.where(scale > 0, 1.0, 0.0) * np.bincount(used, means.mean(0), len(mean)) / np.where(scale > 0, scale, 1.0)
-    return Fitted(middle, projection, own, float(0.5 * np.sum(np.log(whole) - 0.5 * np.log(determinant))))
+    return Fitted(mean, scale, means.mean(0), axes * root, own, float(0.5 * np.sum(np.log(whole) - 0.5 * np.log(determinant))))
+
+
+def _drawn(matrix: np.ndarray, share: float) -> np.ndarray:
+    """A covariance drawn to its diagonal; what does not vary is taken to vary a little."""
+    diagonal = np.diag(matrix)
+    return (1.0 - share) * matrix + np.diag(share * diagonal + STILL * max(float(diagonal.mean()), STILL))
 
 
 def calibration(found: np.ndarray, same: np.ndarray) -> tuple[float, float, float]:

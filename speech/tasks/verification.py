@@ -275,8 +275,8 @@ class Voices(Output):
         cheap = self.input.cheap
         if isinstance(self.experiment.model, Plda):
             return None
-        fitted = voices.fit_source(train, features, cheap.describe, cheap.blocks)
-        layer = voices.TwoCovariances(len(fitted.own), name="baseline")
+        fitted = voices.fit_source(train, features, cheap.describe)
+        layer = voices.TwoCovariances(name="baseline")
         layer.build([None, len(fitted.mean)])
         layer.put(fitted)
         return Baseline("linear discriminant analysis of cepstral statistics (plda)", answer=lambda inputs: {
@@ -300,15 +300,14 @@ class Verification(WindowTask):
     def model(self) -> keras.Model:
         given: dict[str, Any] = {"frames": self.input.frames, "width": self.input.front_end.width, "describe": self.input.cheap.describe}
         if isinstance(self.experiment.model, Plda):
-            return VOICE_MODELS.build(self.experiment.model, classes=self.output.width, **given)
+            return VOICE_MODELS.build(self.experiment.model, **given)
         network = VOICE_MODELS.build(self.experiment.model, classes=self.experiment.loss.width, facts=self.facts, **given)
         return voices.with_voices(network, self.output.width)
 
     def fit_at_once(self, model: keras.Model, train: Source, features: Features) -> str | None:
         if not isinstance(self.experiment.model, Plda):
             return None
-        cheap = self.input.cheap
-        fitted = voices.fit_source(train, features, cheap.describe, cheap.blocks)
+        fitted = voices.fit_source(train, features, self.input.cheap.describe)
         model.get_layer("voices").put(fitted)
         return f"Linear discriminant analysis of {len(self.facts['voices'])} voices on cepstral statistics: {fitted.how}."
 
