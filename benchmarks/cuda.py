@@ -110,7 +110,7 @@ GIVEN: dict[str, tuple[str, ...]] = {
     "vision/segmentation": files("camvid"),
 }
 # no step trains them: fitted at once, frozen encoders with a fitted head, and networks that are judged as they are
-FITTED = {"nlp/clinc_minilm", "nlp/imdb_minilm", "nlp/labels", "nlp/numbers", "speech/numbers", "speech/sounds",
+FITTED = {"nlp/clinc_minilm", "nlp/imdb_minilm", "nlp/labels", "nlp/numbers", "speech/numbers", "speech/sounds", "speech/voices",
           "speech/spoken_digit_whisper", "speech/whisper", "speech/yes_no_whisper", "vision/labels", "vision/numbers", "vision/yolox"}
 
 

@@ -1,12 +1,13 @@
 """Whether two recordings are of one voice, of voices that no training heard: Quartet, and librosa with scikit-learn.
 
-    python -m benchmarks.voices        # some five minutes on two cores; needs spoken_digit prepared, and digits_az
+    python -m benchmarks.voices [--network]    # a minute on two cores, with a network twenty; needs spoken_digit prepared, and digits_az
 
 The fifteen voices of `digits_az` and TFDS' spoken_digit, their words joined to 3 s. Five times two voices of each collection are held out
 and judged by models that learned from the other eleven. Prints a line for each way: the mean equal error rate of all pairs held out, and of
 the pairs within one collection, which no microphone tells apart, the lowest and highest of the latter, and the seconds of a training.
 """
 
+import argparse
 import csv
 import tempfile
 import time
@@ -107,6 +108,9 @@ def rates(found: np.ndarray, source: Any) -> list[float]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--network", action="store_true", help="also ds_cnn with an angular margin")
+    models = dict(list(MODELS.items())[:2 if parser.parse_args().network else 1])
     every: dict[str, list[list[float]]] = {}
     seconds: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as place:
@@ -115,7 +119,7 @@ def main() -> None:
         voices = gather(recordings)
         for fold in range(FOLDS):
             table(voices, fold, recordings / f"{fold}.csv")
-            for way, (model, validation) in MODELS.items():
+            for way, (model, validation) in models.items():
                 text = EXPERIMENT.replace("PATH", str(recordings / f"{fold}.csv")).replace("MODEL", model)
                 known = from_text(text.replace("VALIDATION", str(validation)), ["monitor.tensorboard=false"], file="voices")
                 folder, begun = RunFolder(Path(place) / f"{fold} {model.strip('{}')[6:10]}"), time.perf_counter()

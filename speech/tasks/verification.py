@@ -65,6 +65,15 @@ class VoiceWindows(Windows):
                            first[WARNING])
         return {"samples": first["samples"], f"{OTHER}samples": second["samples"], WARNING: warning}
 
+    def _warnings(self, samples: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+        """Also that a recording is much shorter than the joined ones of train, whose scores say more."""
+        found, join, rate = super()._warnings(samples, lengths), self.experiment.data.join, self.experiment.data.rate
+        if join is None:
+            return found
+        seconds = tf.strings.as_string(tf.cast(lengths, tf.float32) / rate, precision=1)
+        short = tf.strings.join(["lasts only ", seconds, f" s, and the model learned from {join:g} s (data.join)"])
+        return tf.where((found == "") & (lengths < round(join * rate / 2)), short, found)
+
     def prepare(self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None, epoch: tf.Tensor | None = None,
                 ) -> tuple[Any, Tensors]:
         """As `Windows.prepare`; of two recordings {"first", "second"}."""

@@ -163,8 +163,8 @@ async function hold(field, file, state) {
   for (const one of model.form) {
     const chosen = held[one.name], address = URL.createObjectURL(chosen);
     values[one.name] = {b64: await base64(chosen)};
-    shown.push(one.kind === "sound" ? element("audio", {controls: true, src: address}) : element("img", {src: address, alt: chosen.name}),
-               chosen.name);
+    shown.push(element("div", {}, one.kind === "sound" ? element("audio", {controls: true, src: address})
+      : element("img", {src: address, alt: chosen.name}), chosen.name));
   }
   await ask(JSON.stringify({inputs: [values]}), "application/json", shown, true);
 }
