@@ -212,7 +212,7 @@ class PreparedWindows(PreparedRecordingsForm):
         return tuple(name for name in super().settings_not_in_data if not (copies and name == "train"))
 
     def from_prepared(self, splits: Splits) -> Splits:
-        if not isinstance(self.input.experiment, SoundRegression):
+        if isinstance(self.input.experiment, SoundClassification):
             keyword_of(self.input.experiment, self.input.facts.get("classes") or splits.facts["classes"])
         return super().from_prepared(splits)
 

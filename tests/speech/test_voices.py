@@ -18,12 +18,14 @@ from pipelines.runs.run import Call, train
 from pipelines.serving.export import export
 from pipelines.serving.exported import ExportedModel
 from pipelines.serving.load import load_run
+from pipelines.task.prepared import prepare, splits_of
 from pipelines.task.units import EXAMPLES
 from speech.data.recordings import Facts, Recordings
 from speech.data.voices import joined
 from speech.metrics import detection
 from speech.metrics import voices as pairs_of
 from speech.models import voices
+from tests.data.test_prepared import assert_same_splits
 
 EXPERIMENT = """task: speech.verification
 data: {source: synthetic, rate: 8000, seconds: 1.0, join: 1.0, validation: VALIDATION, test: 0.3}
@@ -185,6 +187,14 @@ class TestData:
         train, test = ({*splits.train.facts.speakers}, {*splits.test.facts.speakers})
         assert train | test == set("abcdefgh") and not train & test and splits.facts["voices"] == sorted(train)
         assert min(splits.test.labels) == len(train)  # their numbers lie behind those of train
+
+    def test_prepared_data_are_the_same(self, tmp_path):
+        (tmp_path / "made").mkdir()
+        self.folders(tmp_path / "made", "abcdefgh", count=4)
+        one = self.experiment(tmp_path / "made", join=0.5)
+        prepare(task_class(one.task)(one), tmp_path / "ready")
+        again = self.experiment(tmp_path / "made", join=0.5, prepared=str(tmp_path / "ready"))
+        assert_same_splits(task_class(one.task)(one).splits(), splits_of(task_class(again.task)(again)))
 
     def test_too_few_voices_or_recordings_are_refused(self, tmp_path):
         self.folders(tmp_path, "abcd")
