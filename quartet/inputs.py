@@ -58,8 +58,9 @@ def _one(task: Task, number: int, one: Any) -> Iterator[Read]:
     elif isinstance(one, np.ndarray) and one.ndim > 1:
         yield _taken(task, str(number), _png(_pixels(one[None])[0]))
     elif isinstance(one, Mapping):
-        row = dict(one)
-        yield (*_taken(task, str(number), row), row)
+        row, shown = dict(one), {name: value for name, value in one.items() if not isinstance(value, bytes)}
+        taken = _taken(task, str(number), row)
+        yield (*taken, shown) if shown else taken  # the bytes of files are not said again
     else:
         value = one.item() if isinstance(one, np.generic) else one
         yield _taken(task, str(number) if isinstance(value, bytes) else str(value), value)

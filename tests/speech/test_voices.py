@@ -265,6 +265,12 @@ class TestARun:
         row = loaded.task.input.requests.take({"sound": one, "other": other})
         assert exported.together([("one", row)])[0].values["score"] == pytest.approx(expected, abs=1e-4)
 
+    def test_bytes_are_answered_without_being_said_again(self, run, sounds):
+        one, other = (Path(path).read_bytes() for path in sounds[:2])
+        (answer,) = run[1].predict({"sound": one, "other": other})
+        assert set(answer) == {"input", "score", "probability", "same"} and answer["input"] == "0"
+        assert answer["score"] == pytest.approx(run[1].predict(sounds[:2])[0]["score"], abs=1e-5)
+
     @pytest.mark.parametrize(("given", "why"), [
         (lambda sounds: sounds[:1], "give two recordings or more"),
         (lambda sounds: ["nowhere.wav", sounds[0]], "nowhere.wav.*the first recording is the voice"),
