@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pipelines.config.registry import tasks
+from pipelines.task.requests import decoded
 from quartet import task_testing
 from tests import undrawn
 from tests.contract_cases import AT_ONCE, CASES, FITTED, task_of
@@ -221,7 +222,8 @@ def test_what_a_client_sends_is_taken_as_what_a_person_gives(trained, tmp_path):
     case, run, _, splits = trained
     given = case.inputs(tmp_path, splits)
     read = [one[1] for one in run.task.input.requests.read(given)]
-    sent = [path.read_bytes() for path in sorted(tmp_path.iterdir())] or [json.loads(one) if one[:1] == "{" else one for one in given]
+    sent = [path.read_bytes() for path in sorted(tmp_path.iterdir())] or [
+        decoded(json.loads(one)) if one[:1] == "{" else one for one in given]
     taken = [run.task.input.requests.take(one) for one in sent]
     assert len(taken) == len(read) and run.task.input.requests.sends
     for mine, theirs in zip(taken, read):

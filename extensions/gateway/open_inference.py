@@ -16,11 +16,12 @@ from starlette.routing import Route
 
 from extensions.gateway.tensors import as_texts, columns_of, rows_of, sizes
 from pipelines.serving.http.app import Json, find_model, route
-from pipelines.serving.http.bodies import Refused, Share, body_of, check_count, decoded, json_of
+from pipelines.serving.http.bodies import Refused, Share, body_of, check_count, json_of
 from pipelines.serving.http.hosting import Hosted
 from pipelines.serving.http.observing import Exchange
 from pipelines.serving.output import as_json
 from pipelines.serving.protocol import ServerProtocol, Site
+from pipelines.task.requests import decoded
 
 KINDS = {"BOOL": np.bool_, "UINT8": np.uint8, "UINT16": np.uint16, "UINT32": np.uint32, "UINT64": np.uint64, "INT8": np.int8,
          "INT16": np.int16, "INT32": np.int32, "INT64": np.int64, "FP16": np.float16, "FP32": np.float32, "FP64": np.float64}

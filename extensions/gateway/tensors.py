@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipelines.base.errors import DataError
-from pipelines.serving.http.bodies import Refused, decoded
+from pipelines.serving.http.bodies import Refused
 from pipelines.serving.output import Prediction
 from pipelines.task.form import ending
-from pipelines.task.requests import raw_example
+from pipelines.task.requests import decoded, raw_example
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -23,11 +23,8 @@ Specs = Mapping[str, "tf.TensorSpec"]
 def row_of(value: Any, specs: Specs) -> dict[str, Any] | DataError:
     """A raw example from a JSON value: an object with a value of each input, or of a single input its value; {"b64": ...} is bytes."""
     value = decoded(value)
-    if isinstance(value, dict):
-        value = {name: decoded(one) for name, one in value.items()}
-    failure = next((one for one in (value, *(value.values() if isinstance(value, dict) else ())) if isinstance(one, DataError)), None)
-    if failure is not None:
-        return failure
+    if isinstance(value, DataError):
+        return value
     try:
         return raw_example(value, specs)
     except DataError as error:

@@ -76,7 +76,8 @@ class Searching(ServerProtocol):
         from starlette.responses import Response
 
         from pipelines.serving.http.app import Json, route
-        from pipelines.serving.http.bodies import Refused, Share, body_of, decoded, json_of
+        from pipelines.serving.http.bodies import Refused, Share, body_of, json_of
+        from pipelines.task.requests import decoded
 
         async def search(request: Request) -> Response:
             with Share(site.memory) as share:

@@ -1,5 +1,7 @@
 """How what a person gives to `predict`, or a client to a server, becomes raw examples."""
 
+import base64
+import binascii
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -50,7 +52,8 @@ class Requests:
                 continue
             for name, text in texts:
                 try:
-                    yield name, self.take(parse_json(text))
+                    sent = decoded(parse_json(text))
+                    yield name, sent if isinstance(sent, DataError) else self.take(sent)
                 except DataError as error:
                     yield name, error
                 except ValueError as error:
@@ -82,6 +85,26 @@ class Requests:
     def typical(self) -> list[dict[str, Any]]:
         """Raw examples such as clients send, made up: by these, forms of a model are compared and timed."""
         return [self.sample()]
+
+
+def decoded(value: Any) -> Any:
+    """JSON with bytes in place of {"b64": ...}, as TensorFlow Serving's REST interface has them, alone or as values of an object; a
+    DataError where they are none."""
+    if not isinstance(value, dict):
+        return value
+    if set(value) != {"b64"}:
+        values = {name: _bytes(one) for name, one in value.items()}
+        return next((DataError(f"{name}: {one}") for name, one in values.items() if isinstance(one, DataError)), values)
+    return _bytes(value)
+
+
+def _bytes(value: Any) -> Any:
+    if isinstance(value, dict) and set(value) == {"b64"}:
+        try:
+            return base64.b64decode(value["b64"], validate=True)
+        except (binascii.Error, TypeError, ValueError) as error:
+            return DataError(f"b64: {error}")
+    return value
 
 
 def raw_example(sent: Any, specs: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,8 +3,6 @@ What is refused gets a status that says why.
 """
 
 import asyncio
-import base64
-import binascii
 import gc
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from pipelines.base.errors import DataError
+from pipelines.task.requests import decoded
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -189,13 +188,3 @@ async def _parts(request: "Request", body: bytes, most: int) -> list[tuple[str, 
     if not files:
         raise Refused("the request has no file")
     return files
-
-
-def decoded(value: Any) -> Any:
-    """Bytes in place of {"b64": ...}, as TensorFlow Serving's REST interface has them; a DataError where they are none."""
-    if isinstance(value, dict) and set(value) == {"b64"}:
-        try:
-            return base64.b64decode(value["b64"], validate=True)
-        except (binascii.Error, TypeError, ValueError) as error:
-            return DataError(f"b64: {error}")
-    return value
