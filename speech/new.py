@@ -117,14 +117,16 @@ def _other_question(path: Path, seen: Seen, rate: int, seconds: list[float], not
 
 def _voices(path: Path, seen: Seen, rate: int, seconds: list[float], notes: tuple[str, ...]) -> Draft:
     """Whether two recordings are of one voice: whose each is, says the speaker, else the class."""
-    short = median(seconds) < SHORT
+    typical = median(seconds)
+    short = typical < SHORT and typical * len(seen.files) / max(1, len(seen.classes)) >= 2 * VOICE  # of which two can be joined for each
     data: list[Entry] = [("seconds", VOICE if short else _window(seen.files, seconds, LONGEST_SOUND), WINDOW)]
     if short:
         data.append(("join", VOICE, "s; recordings of one voice are joined until they last so long"))
     held = {"validation": (0.0, "it is calibrated by folds of train"), "test": (VOICES_HELD, "share of all, whole voices; judged once")}
+    if seen.texts is not None:
+        raise DataError(f"{path}: nothing says who speaks; name recordings and speakers in a table with a header, its column with --label")
     entries = [(key, *held[key]) if key in held and key not in seen.splits else (key, value, comment)
-               for key, value, comment in _data(path, seen, rate, data)
-               if key != "group_by" and not (key == "speaker_pattern" and seen.label is not None)]  # a column says more than names
+               for key, value, comment in _data(path, seen, rate, data) if key != "group_by"]
     whose = f"the column {seen.label}" if seen.label else "what the names hold (data.speaker_pattern)" if seen.pattern else "the folder"
     body = "\n".join(["task: speech.verification", section("data", entries),
                       section("model", [("name", "plda", "on statistics of cepstra, fitted at once; or ds_cnn, for hundreds of voices")])])

@@ -203,11 +203,16 @@ def _table(path: Path, asked: Asked) -> Seen:
     if text is None and wanted == ["text"]:
         raise DataError(f"{path}: which column holds the text is not clear; name it with --text ({listed(frame.names, 'and')})")
     label: str | list[str] | None = None
-    if text is None:
+    if asked.task == "verification":
+        label = speaker = assigned.get("label") or speaker or group
+        if speaker is None:
+            raise DataError(f"{path}: no column says who speaks; name it with --label ({listed(frame.names, 'and')})")
+        group = None
+    elif text is None:
         try:
             label = labels if labels and len(labels) > 1 else label_column(path, free, frame.values, most=1 / 3, what="class", asked=asked)
         except DataError as error:
-            more = "" if asked.task in ("classification", "verification") else "; name a column of transcripts with --text"
+            more = "" if asked.task == "classification" else "; name a column of transcripts with --text"
             raise DataError(f"{error}{more}") from None
     stored = [role_in(parts, value) for value in frame.values[split]] if split else ["train"] * frame.rows
     train = [number for number, part in enumerate(stored) if part == "train"]

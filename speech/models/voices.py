@@ -123,21 +123,32 @@ def scores(vectors: np.ndarray, others: np.ndarray) -> np.ndarray:
     return vectors[:, :-1] @ others[:, :-1].T + vectors[:, -1:] + others[:, -1]
 
 
-def fit_source(train: Source, features: Features, describe: Callable[[Any], tf.Tensor]) -> Fitted:
-    """Fits to statistics of the recordings of train; arguments as those of pipelines.fitting.kernel.fit_source."""
+def fit_source(train: Source, features: Features, describe: Callable[[Any], tf.Tensor],
+               way: Callable[[np.ndarray, np.ndarray], Fitted]) -> Fitted:
+    """Fits to statistics of the recordings of train, by `fit` or `cosine`; arguments as those of pipelines.fitting.kernel.fit_source."""
     values, targets = features(fitting_part(train, MOST), describe)
-    return fit(values, targets["label"])
+    return way(values.astype(np.float64), targets["label"])
+
+
+def cosine(features: np.ndarray, labels: np.ndarray) -> Fitted:
+    """The cosine of standardised features, made log-odds by the pairs of train; arguments as those of `fit`."""
+    mean, scale = _standard(features)
+    some, width = _some(len(labels)), features.shape[1]
+    values = normalized((features[some] - mean) * scale) / width**0.5
+    first, second = np.triu_indices(len(some), 1)
+    found, same = np.sum(values[first] * values[second], 1), labels[some][first] == labels[some][second]
+    steepness, offset = _rising(*calibration(found, same)[:2]) if same.any() and not same.all() else (1.0, 0.0)
+    return Fitted(mean, scale, np.zeros(width), np.eye(width) * (steepness / width) ** 0.5, np.zeros(width), offset / 2.0)
 
 
 def fit(features: np.ndarray, labels: np.ndarray) -> Fitted:
     """Fits all recordings.
 
     Args:
-        features: [n, values].
+        features: [n, values] float64.
         labels: [n] int, of four voices or more, one of which has two recordings or more.
     """
-    features = features.astype(np.float64)
-    some = np.arange(len(labels)) if len(labels) <= CHOOSING else np.sort(np.random.default_rng(0).choice(len(labels), CHOOSING, False))
+    some = _some(len(labels))
     fold = by_group(labels[some], max(2, min(5, len(np.unique(labels[some])) // 2)))
     found: list[tuple[float, float, float, tuple[float, float]]] = []
     with threadpool_limits(1, user_api="blas"):  # of matrices this small
@@ -152,8 +163,18 @@ def fit(features: np.ndarray, labels: np.ndarray) -> Fitted:
         fitted = _fit(features, labels, drawn)
     how = (f"that its covariances are drawn to their diagonals by {drawn[0]:g} within voices and {drawn[1]:g} between was chosen on train, "
            f"voices held out in {fold.max() + 1} folds ({loss / np.log(2):.3f} bits a pair, 1 knows nothing)")
-    scale = max(scale, TINY)  # of scores, of which each is made of both vectors
+    scale, offset = _rising(scale, offset)
     return replace(fitted, projection=fitted.projection * scale**0.5, constant=scale * fitted.constant + offset / 2.0, how=how)
+
+
+def _some(count: int) -> np.ndarray:
+    """The recordings on which is chosen."""
+    return np.arange(count) if count <= CHOOSING else np.sort(np.random.default_rng(0).choice(count, CHOOSING, replace=False))
+
+
+def _rising(scale: float, offset: float) -> tuple[float, float]:
+    """Of scores that say nothing, or the contrary, log-odds of 0."""
+    return (scale, offset) if scale > TINY else (TINY, 0.0)
 
 
 def _held_out(features: np.ndarray, labels: np.ndarray, fold: np.ndarray, drawn: tuple[float, float],
@@ -174,8 +195,7 @@ def _held_out(features: np.ndarray, labels: np.ndarray, fold: np.ndarray, drawn:
 
 def _fit(features: np.ndarray, labels: np.ndarray, drawn: tuple[float, float]) -> Fitted:
     """Of both covariances; each voice counts alike."""
-    mean, deviation = features.mean(0), features.std(0)
-    scale = np.where(deviation > STILL, 1.0 / np.maximum(deviation, STILL), 0.0)
+    mean, scale = _standard(features)
     values = normalized((features - mean) * scale)
     names, which, counts = np.unique(labels, return_inverse=True, return_counts=True)
     means = np.zeros((len(names), values.shape[1]))
@@ -190,6 +210,12 @@ def _fit(features: np.ndarray, labels: np.ndarray, drawn: tuple[float, float]) -
     root = np.sqrt(share / determinant)
     own = -0.5 * (whole / determinant - 1.0 / whole) / np.square(root)
     return Fitted(mean, scale, means.mean(0), axes * root, own, float(0.5 * np.sum(np.log(whole) - 0.5 * np.log(determinant))))
+
+
+def _standard(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and factor of each feature, after which its deviation is 1."""
+    deviation = features.std(0)
+    return features.mean(0), np.where(deviation > STILL, 1.0 / np.maximum(deviation, STILL), 0.0)
 
 
 def _drawn(matrix: np.ndarray, share: float) -> np.ndarray:

@@ -1,7 +1,5 @@
 """speech.verification: whether two recordings are of one voice."""
 
-import base64
-import binascii
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
@@ -115,11 +113,6 @@ class TwoFiles(WindowFiles):
         return _pair(*(self._one(name, sent[name]) for name in SOUNDS))
 
     def _one(self, name: str, sent: Any) -> dict[str, Any]:
-        if isinstance(sent, dict) and set(sent) == {"b64"}:
-            try:
-                sent = base64.b64decode(sent["b64"], validate=True)
-            except (binascii.Error, TypeError, ValueError) as error:
-                raise DataError(f"{name}: b64: {error}") from None
         try:
             return super().take(sent)
         except DataError as error:
@@ -237,7 +230,7 @@ class Voices(Output):
         settings, some = self.experiment.evaluate, self._some(len(targets["label"]))
         units, names = self.input.units(source), [source.name(int(number)) for number in some]
         pairs, labels = self._pairs(answers, targets, some), targets["label"][some]
-        speakers = [str((facts_of(source).speakers or [])[number]) for number in some]
+        speakers = list(facts_of(source).of(some).speakers or ())
         nearest, found = voice_metrics.found_voice(self._scores(answers[VECTOR][some]), labels)
         there = np.flatnonzero(np.isfinite(found))
         judgement = Judgement(units=units, notes=[*units.notes(), *self.input.heard_note(source)], predictions={
@@ -277,18 +270,19 @@ class Voices(Output):
         return sorted(rows, key=lambda row: (-(row["eer"] if row["eer"] is not None else -1.0), row["voice"]))
 
     def each(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> np.ndarray:
-        """Whether the most alike recording is of the same voice."""
-        return voice_metrics.found_voice(self._scores(answers[VECTOR]), targets["label"])[1]
+        """Whether the most alike recording is of the same voice; NaN for those whose pairs are not judged."""
+        found, some = np.full(len(targets["label"]), np.nan), self._some(len(targets["label"]))
+        found[some] = voice_metrics.found_voice(self._scores(answers[VECTOR][some]), targets["label"][some])[1]
+        return found
 
     def baseline(self, train: Source, features: Features) -> Baseline | None:
-        cheap = self.input.cheap
-        if isinstance(self.experiment.model, Plda):
-            return None
-        fitted = voices.fit_source(train, features, cheap.describe)
+        """Beside a network plda, beside plda the cosine of what it hears."""
+        cheap, itself = self.input.cheap, isinstance(self.experiment.model, Plda)
+        fitted = voices.fit_source(train, features, cheap.describe, voices.cosine if itself else voices.fit)
         layer = voices.TwoCovariances(name="baseline")
         layer.build([None, len(fitted.mean)])
         layer.put(fitted)
-        return Baseline("linear discriminant analysis of cepstral statistics (plda)", answer=lambda inputs: {
+        return Baseline(f"{'cosine' if itself else 'linear discriminant analysis'} of cepstral statistics", answer=lambda inputs: {
             VECTOR: layer(cheap.describe(tf.cast(inputs, tf.float32)))})
 
 
@@ -316,7 +310,7 @@ class Verification(WindowTask):
     def fit_at_once(self, model: keras.Model, train: Source, features: Features) -> str | None:
         if not isinstance(self.experiment.model, Plda):
             return None
-        fitted = voices.fit_source(train, features, self.input.cheap.describe)
+        fitted = voices.fit_source(train, features, self.input.cheap.describe, voices.fit)
         model.get_layer("voices").put(fitted)
         return f"Linear discriminant analysis of {len(self.facts['voices'])} voices on cepstral statistics: {fitted.how}."
 

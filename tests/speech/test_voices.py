@@ -11,6 +11,7 @@ from scipy.stats import multivariate_normal
 
 import quartet
 from pipelines.base.errors import ConfigError, DataError
+from pipelines.config.draft import new
 from pipelines.config.load import from_text
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.launch import task_class
@@ -19,6 +20,7 @@ from pipelines.serving.export import export
 from pipelines.serving.exported import ExportedModel
 from pipelines.serving.load import load_run
 from pipelines.task.prepared import prepare, splits_of
+from pipelines.task.requests import decoded
 from pipelines.task.units import EXAMPLES
 from speech.data.recordings import Facts, Recordings
 from speech.data.voices import joined
@@ -102,6 +104,21 @@ class TestTwoCovariances:
     def test_data_that_teach_nothing_give_finite_scores(self, features, labels):
         vectors = voices.fit(features, labels).vectors(features)
         assert np.isfinite(voices.scores(vectors, vectors)).all()
+
+    def test_the_cosine_is_one_that_says_how_likely_one_voice_is(self):
+        features, labels = drawn()
+        vectors = voices.cosine(features, labels).vectors(features)
+        found, values = voices.scores(vectors, vectors), voices.normalized((features - features.mean(0)) / features.std(0))
+        cosines = values @ values.T / 7
+        slope = (found[0, 1] - found[0, 2]) / (cosines[0, 1] - cosines[0, 2])
+        assert slope > 0
+        np.testing.assert_allclose(found, slope * cosines + (found[0, 0] - slope * cosines[0, 0]), atol=1e-6)
+
+    def test_scores_that_say_nothing_are_log_odds_of_none(self):
+        draw = np.random.default_rng(0)
+        for fitted in (voices.fit, voices.cosine):
+            vectors = fitted(draw.normal(size=(40, 6)), np.repeat(np.arange(10), 4)).vectors(draw.normal(size=(20, 6)))
+            assert np.abs(voices.scores(vectors, vectors)).max() < 1.0
 
     def test_calibration_is_at_the_least_loss(self):
         draw = np.random.default_rng(0)
@@ -196,6 +213,22 @@ class TestData:
         again = self.experiment(tmp_path / "made", join=0.5, prepared=str(tmp_path / "ready"))
         assert_same_splits(task_class(one.task)(one).splits(), splits_of(task_class(again.task)(again)))
 
+    def test_new_takes_the_column_of_the_speaker_or_says_that_there_is_none(self, tmp_path):
+        self.folders(tmp_path, "abcdefgh")
+        files = sorted(tmp_path.glob("*/*.wav"))
+        table = tmp_path / "talk.csv"
+        for header, label in (("file,speaker", "speaker"), ("file,text,speaker", "speaker"), ("file,who,class", "who")):
+            rows = [",".join([str(file), *{"speaker": [file.parent.name], "text,speaker": [f"{file.stem} words", file.parent.name],
+                                           "who,class": [file.parent.name, file.stem]}[header[5:]]]) for file in files]
+            table.write_text("\n".join([header, *rows]))
+            given = {"columns": {"label": label}} if label == "who" else {}
+            experiment = from_text(new("speech", table, task="verification", **given), [], file="new").experiment
+            splits = task_class(experiment.task)(experiment).splits()
+            assert experiment.task == "speech.verification" and {*splits.train.facts.speakers} < set("abcdefgh")
+        table.write_text("\n".join(["file,text", *(f"{file},{file.stem} words" for file in files)]))
+        with pytest.raises(DataError, match=r"no column says who speaks; name it with --label"):
+            new("speech", table, task="verification")
+
     def test_too_few_voices_or_recordings_are_refused(self, tmp_path):
         self.folders(tmp_path, "abcd")
         experiment = self.experiment(tmp_path)
@@ -242,7 +275,7 @@ class TestARun:
         report = run[0]
         assert report["metrics"]["test/eer"]["value"] < 0.15 and 0 < report["metrics"]["test/min_dcf"]["value"] <= 1
         assert report["metrics"]["test/found_voice"]["value"] > 0.8
-        assert len(report["tables"]["test/per_voice"]) == 3
+        assert len(report["tables"]["test/per_voice"]) == 3 and "cosine" in report["tables"]["test/baselines"][1]["model"]
         notes = " ".join(report["notes"])
         assert "of 3 voices" in notes and "None of the 3 speakers judged is in train" in notes
 
@@ -262,7 +295,7 @@ class TestARun:
         assert model.predict([json.dumps({"sound": one, "other": other})])[0]["score"] == pytest.approx(expected, abs=1e-5)
         loaded = load_run(RunFolder(folder), where="cpu")
         exported = ExportedModel(export(loaded, tmp_path / "exported"))
-        row = loaded.task.input.requests.take({"sound": one, "other": other})
+        row = loaded.task.input.requests.take(decoded({"sound": one, "other": other}))
         assert exported.together([("one", row)])[0].values["score"] == pytest.approx(expected, abs=1e-4)
 
     def test_bytes_are_answered_without_being_said_again(self, run, sounds):
@@ -281,10 +314,13 @@ class TestARun:
 
     def test_what_a_client_may_send(self, run):
         requests = load_run(RunFolder(run[2]), where="cpu").task.input.requests
-        for sent, why in ((b"RIFF", "send two sound files"), ({"sound": {"b64": "x"}, "other": {"b64": "x"}}, "sound: b64"),
-                          ({"sound": {"b64": ""}}, "send two sound files"), ({"sound": 3, "other": 4}, "sound: ")):
+        for sent, why in ((b"RIFF", "send two sound files"), ({"sound": b"x", "other": b"x"}, "sound: not a readable sound file"),
+                          ({"sound": b""}, "send two sound files"), ({"sound": 3, "other": 4}, "sound: ")):
             with pytest.raises(DataError, match=why):
                 requests.take(sent)
+        for sent, given in (({"sound": {"b64": "YQ=="}, "other": 3}, {"sound": b"a", "other": 3}), ({"b64": "YQ=="}, b"a"), ([1], [1])):
+            assert decoded(sent) == given
+        assert isinstance(decoded({"sound": {"b64": "%"}}), DataError) and "sound: b64" in str(decoded({"sound": {"b64": "%"}}))
 
     def test_a_network_learns_by_angles_and_validation_says_from_what_score_on_voices_are_one(self, tmp_path):
         report = trained("{name: ds_cnn, width: 8, depth: 1}", "0.3", tmp_path / "net")
