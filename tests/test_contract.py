@@ -244,7 +244,7 @@ def test_what_a_person_enters_on_the_page_is_taken_as_what_a_client_sends(traine
         assert (form[0].kind in ("image", "sound")) == files and (files or form[0].kind == "text")
         return
     entered = {"word": str, "words": lambda ids: [str(one) for one in ids]}
-    requests = [one for one in (json.loads(text) if text[:1] == "{" else {} for text in given) if one and set(one) <= set(names)]
+    requests = [one for one in (decoded(json.loads(text)) if text[:1] == "{" else {} for text in given) if one and set(one) <= set(names)]
     for sent in requests:
         filled = {field.name: entered.get(field.kind, lambda value: value)(sent[field.name]) for field in form if field.name in sent}
         mine, theirs = run.task.input.requests.take(filled), run.task.input.requests.take(sent)
