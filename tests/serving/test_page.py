@@ -66,7 +66,7 @@ class Comparing(Measuring):
     form = [Field("sound", "sound", "one"), Field("sound", "other", "another")]
 
     def take(self, sent):
-        sizes = {name: len(base64.b64decode(one["b64"])) for name, one in sent.items()}
+        sizes = {name: len(one) for name, one in sent.items()}
         return {"image": max(sizes, key=sizes.get).encode()}
 
     def together(self, read):
