@@ -13,6 +13,7 @@ import numpy as np
 
 from tests import numbers_made
 from tests.encoders import tiny
+from tests.recsys import small_tables
 from tests.vision import boxed_pictures, masked_pictures
 
 
@@ -112,7 +113,12 @@ MADE = """
 data: {source: synthetic, user_key: user, item_key: item, time_key: time, rating_key: rating, title_key: title, test: 0.1}
 """
 RANKING = f"task: recsys.ranking{MADE}model: {{name: dcn, width: 4, hidden: [8], history: 5}}"
-RETRIEVAL = f"task: recsys.retrieval{MADE}model: {{name: towers, width: 8, history: 5}}"
+SHOP = "{source: table, path: '', time_key: time, split_key: split, categories: [theme, group], numbers: [age, price]}"
+RETRIEVAL = f"""
+task: recsys.retrieval
+data: {SHOP}
+model: {{name: towers, width: 8, history: 5}}
+"""
 COMMANDS = """
 task: speech.classification
 data: {source: synthetic, seconds: 0.9, group_by: speaker, validation: 0.1, test: 0.2, limit: 96}
@@ -254,6 +260,16 @@ def texts(folder: Path, splits: Any) -> list[str]:
     return ["a room for two nights", "", "a golden bed? \U0001f600"]
 
 
+def a_shop(folder: Path) -> list[str]:
+    """Some users and items in test alone."""
+    small_tables.shop(folder, users=120)
+    return [f"data.path={folder}/log.csv", f"data.items={folder}/items.csv", f"data.users={folder}/users.csv"]
+
+
+def described_users(folder: Path, splits: Any) -> list[str]:
+    return ["u3", '{"user": "nobody", "group": "g1", "k": 3}', '{"group": "g2", "age": 22, "history": ["i1", "i4"]}']
+
+
 def known_users(folder: Path, splits: Any) -> list[str]:
     return ["3", "17", "nobody"]
 
@@ -290,7 +306,7 @@ CASES = {
         '{"x0": 0.3, "device": "phone", "request": "7"}', '{"x1": -1, "request": "8", "exclude": ["a1", "a2"]}']),
     "recsys.ranking": Case(RANKING, (), lambda folder, splits: ['{"user": "3", "item": "5"}', '{"user": "nobody", "item": "7"}']),
     "recsys.ranking/factors": Case(FACTORS, (), lambda folder, splits: ['{"user": "3", "item": "5"}', '{"user": "nobody", "item": "7"}']),
-    "recsys.retrieval": Case(RETRIEVAL, (), known_users),
+    "recsys.retrieval": Case(RETRIEVAL, (), described_users, data=a_shop),
     "recsys.retrieval/ease": Case(EASE, (), lambda folder, splits: ["u3", '{"history": ["i7", "i8", "i7"]}', "nobody"]),
     "recsys.sequential": Case("recsys/quickstart", ("model.width=8",), known_users),
     "speech.classification": Case("speech/quickstart", ("data.limit=160", "model.width=8", "model.depth=1"), sound_files),

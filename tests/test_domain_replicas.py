@@ -12,6 +12,7 @@ import pytest
 
 from tests import numbers_made, processes
 from tests.encoders import tiny
+from tests.recsys.small_tables import shop
 from tests.vision import boxed_pictures, masked_pictures
 
 pytestmark = pytest.mark.slow(seconds=75)
@@ -22,15 +23,18 @@ TUNED = {"batch_size": 16, "micro_batch_size": 4, "epochs": 2, "optimizer": {"na
 SPOKEN = {"batch_size": 8, "micro_batch_size": 4, "epochs": 1, "optimizer": {"name": "sgd"}, "learning_rate": {"peak": 0.002}}
 MADE = {"source": "synthetic", "user_key": "user", "item_key": "item", "time_key": "time", "rating_key": "rating", "limit": 1500}
 RECORDED = {"source": "synthetic", "seconds": 0.9, "group_by": "speaker", "validation": 0.1, "test": 0.2, "limit": 44}
+SHOP = {"source": "table", "path": "FOLDER/log.csv", "time_key": "time", "split_key": "split", "items": "FOLDER/items.csv",
+        "users": "FOLDER/users.csv", "categories": ["theme", "group"]}  # some of both in test alone
 WORDS = ("the", "room", "taxi", "please", "book", "cancel")  # of texts of one or, now and then, four
 
 # all augmentation, free lengths, dropout, batch statistics by micro-batch, ids in tables, an epoch's short last batch
 CASES = {
     "sequential": {"task": "recsys.sequential", "data": MADE, "train": SGD, "loss": {"name": "sampled", "negatives": 20},
                    "model": {"name": "gru", "length": 8, "width": 8, "dropout": 0.2, "taste": True}},
-    "histories": {"task": "recsys.sequential", "data": MADE, "train": SGD, "loss": {"name": "full"},
+    "histories": {"task": "recsys.sequential", "data": {**SHOP, "users": None, "categories": ["theme"]}, "train": SGD,
+                  "loss": {"name": "full"},
                   "model": {"name": "hstu", "length": 16, "width": 8, "depth": 1, "heads": 2, "dropout": 0.2, "taste": True}},
-    "retrieval": {"task": "recsys.retrieval", "data": {**MADE, "categories": ["theme"]}, "train": SGD, "loss": {"negatives": 10},
+    "retrieval": {"task": "recsys.retrieval", "data": SHOP, "train": SGD, "loss": {"negatives": 10},
                   "model": {"name": "towers", "width": 8, "history": 3}},
     "ranking": {"task": "recsys.ranking", "data": {**MADE, "categories": ["theme"]}, "train": SGD,
                 "model": {"name": "dcn", "width": 4, "hidden": [8], "history": 4, "dropout": 0.1}},
@@ -121,6 +125,7 @@ def weights(tmp_path_factory) -> list[dict[str, np.ndarray]]:
     numbers_made.answers(folder, 60)
     numbers_made.translations(folder, 60)
     numbers_made.verses(folder, 30)
+    shop(folder, users=120)
     boxed_pictures.table(boxed_pictures.made(44), folder / "boxes")
     boxed_pictures.masks(boxed_pictures.made(44), folder / "things")
     masked_pictures.write(folder / "masks", range(44))

@@ -16,6 +16,7 @@ from tests import contract_cases, numbers_made, processes
 from tests.contract_cases import IMAGE_NUMBERS, MADE, PAIRS, SOUND_NUMBERS, TEXT_NUMBERS
 from tests.encoders import tiny
 from tests.finished_run import ROOT
+from tests.recsys import small_tables
 from tests.vision import boxed_pictures, masked_pictures
 
 pytestmark = pytest.mark.slow(seconds=250)
@@ -25,7 +26,8 @@ FEW, WORDS = ("data.limit=40",), "tokens={name: words}"
 SPOKEN = (*FEW, "data.source=synthetic", "data.name=null", "data.words=[]", "data.test_last=null", "data.test=0.2",
           "tokens.unit=characters")
 RANKING = f"task: recsys.ranking{MADE}model: {{width: 4, hidden: [8]}}"
-RETRIEVAL = f"task: recsys.retrieval{MADE}model: {{name: towers, width: 8, history: 5}}"
+SHOP = ("data.path=MADE/log.csv", "data.items=MADE/items.csv", "data.users=MADE/users.csv")
+LATER = "\ntask: recsys.sequential\ndata: {source: table, path: '', time_key: time, split_key: split, categories: [theme]}\n"
 
 # task/model, and where a model has parts of its own further ones: (experiment, overrides)
 CASES: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -78,7 +80,7 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "recsys.sequential/sasrec": ("recsys/quickstart", ("model={name: sasrec, length: 5, width: 4, taste: true}",)),
     "recsys.sequential/sasrec sampled": ("recsys/quickstart", ("model={name: sasrec, length: 5, width: 4}",
                                                                "loss={name: sampled, negatives: 8}")),
-    "recsys.sequential/hstu": ("recsys/quickstart", ("model={name: hstu, length: 5, width: 4, heads: 2}",)),
+    "recsys.sequential/hstu": (LATER, (*SHOP[:2], "model={name: hstu, length: 5, width: 4, heads: 2}")),
     "recsys.sequential/gru": ("recsys/quickstart", ("model={name: gru, length: 5, width: 4}",)),
     "nlp.regression/bag": (TEXT_NUMBERS, ("data.path=MADE/texts.csv",)),
     "speech.verification/ds_cnn": (contract_cases.VOICES, ("model={name: ds_cnn, width: 4, depth: 1}", "loss.width=8")),
@@ -94,7 +96,7 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "vision.instances/pretrained": (contract_cases.THINGS, (
         "data.path=MADE/things", "evaluate.boxes=20", "model={name: pretrained, preset: PRESET/pyramid, width: 8}")),
     "vision.detection/yolox": (contract_cases.BOXES, ("data.path=MADE/boxes/boxes.csv", "model={name: yolox, weights: null}")),
-    "recsys.retrieval/towers": (RETRIEVAL, ("loss={negatives: 8, hard: 4}",)),
+    "recsys.retrieval/towers": (contract_cases.RETRIEVAL, (*SHOP, "loss={negatives: 8, hard: 4}")),
     "recsys.bandit/policy": (contract_cases.CHOICES, ("model.hidden=[8]",)),
     "recsys.ranking/dcn": (RANKING, ("model.name=dcn", "model.history=5")),
     "recsys.ranking/dlrm": (RANKING, ("model.name=dlrm",)),
@@ -147,7 +149,7 @@ def prepared(folder: Path) -> dict[str, tuple[str, list[str]]]:
     else:
         cases = {name: case for name, case in cases.items() if "PRESET" not in str(case)}
     for make in (numbers_made.pictures, numbers_made.texts, numbers_made.pairs, numbers_made.tagged, numbers_made.answers,
-                 numbers_made.translations, numbers_made.verses, numbers_made.dialogues, numbers_made.tones):
+                 numbers_made.translations, numbers_made.verses, numbers_made.dialogues, numbers_made.tones, small_tables.shop):
         make(folder)
     boxed_pictures.table(boxed_pictures.made(40), folder / "boxes")
     boxed_pictures.masks(boxed_pictures.made(40), folder / "things")

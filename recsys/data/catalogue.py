@@ -3,6 +3,7 @@
 Users and items are numbered from 1 within a run; 0 is the unknown one, and fills up histories.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,7 @@ from pipelines.data.tables import values_of
 from recsys.data.features import Facts, entity_arrays, learn
 from recsys.data.log import Ids, Log
 from recsys.data.protocol import NAMES, TRAIN
+from recsys.data.sources import whole_number
 from recsys.settings import InteractionData
 
 
@@ -57,6 +59,7 @@ class Catalogue:
         features: what was learned of the feature columns.
         item_features, user_features: name -> [1 + count, ...].
         titles: [items] texts, or None.
+        new_items, new_users: how many of the last ids are not in train, but in the table of items or users.
         fallback: [1 + items] twice, how popular each item is to those without a history, by train, and by train and validation; None: as
             `counts` has it.
     """
@@ -73,6 +76,8 @@ class Catalogue:
     item_features: dict[str, np.ndarray] = field(default_factory=dict)
     user_features: dict[str, np.ndarray] = field(default_factory=dict)
     titles: list[str] | None = None
+    new_items: int = 0
+    new_users: int = 0
     fallback: tuple[np.ndarray, np.ndarray] | None = None
 
     def histories(self, parts: tuple[int, ...] = (TRAIN,)) -> Histories:
@@ -113,6 +118,7 @@ class Catalogue:
             facts["item_ids"] = self.item_ids.values.tolist()
         if self.titles is not None:
             facts["titles"] = self.titles
+        facts |= {name: value for name in ("new_items", "new_users") if (value := getattr(self, name))}
         return facts
 
 
@@ -127,28 +133,46 @@ def by_part(order: np.ndarray, users: np.ndarray, parts: np.ndarray) -> np.ndarr
     return order if sorted_so.all() else order[np.lexsort((what, who))]
 
 
-def build_catalogue(log: Log, parts: np.ndarray, data: InteractionData, known: dict[str, Any] | None = None) -> Catalogue:
+def build_catalogue(log: Log, parts: np.ndarray, data: InteractionData, known: dict[str, Any] | None = None,
+                    described: Collection[str] = ()) -> Catalogue:
     """Numbers users and items as train has them, or as a run knows them, and learns the features.
 
     Args:
         known: facts of a finished run that is judged again: its model holds the features of items and users already.
+        described: "item", "user" where the model knows them by their columns alone, too: those of their table that train does not have
+            come behind the others.
     """
     train = parts == TRAIN
-    user_ids, users, user_places = _renumbered(log.users, log.user_ids, train, (known or {}).get("user_ids"))
-    item_ids, items, item_places = _renumbered(log.items, log.item_ids, train, (known or {}).get("item_ids"))
+    learned = list(known.get("features", {}).values()) if known is not None else learn(log, train, data)
+    new = {of: _of_table(log, data, of, learned) if of in described and known is None else [] for of in ("user", "item")}
+    user_ids, users, user_places = _renumbered(log.users, log.user_ids, train, (known or {}).get("user_ids"), new["user"])
+    item_ids, items, item_places = _renumbered(log.items, log.item_ids, train, (known or {}).get("item_ids"), new["item"])
     counts = np.bincount(items[train], minlength=len(item_ids) + 1 if item_ids is not None else 1)
     counts[0] = 0
-    learned = list(known.get("features", {}).values()) if known is not None else learn(log, train, data)
     catalogue = Catalogue(log, parts, users, items, user_ids, item_ids, counts, log.in_time, learned)
     if known is not None:
         catalogue.titles = known.get("titles")
+        catalogue.new_items, catalogue.new_users = known.get("new_items", 0), known.get("new_users", 0)
+        columns = [one["name"] for one in learned if one["of"] == "item"]
+        if item_ids is not None and log.item_table is not None and set(columns) <= set(log.item_table.column_names):
+            catalogue.item_features = entity_arrays(log, train, learned, data, "item", item_ids.values, item_places)
         return catalogue
     if item_ids is not None:
-        catalogue.item_features = entity_arrays(log, train, learned, data, "item", item_places)
+        catalogue.new_items = len(item_ids) - len(item_places)
+        catalogue.item_features = entity_arrays(log, train, learned, data, "item", item_ids.values, item_places)
         catalogue.titles = _titles(log, data, item_ids, item_places)
     if user_ids is not None:
-        catalogue.user_features = entity_arrays(log, train, learned, data, "user", user_places)
+        catalogue.new_users = len(user_ids) - len(user_places)
+        catalogue.user_features = entity_arrays(log, train, learned, data, "user", user_ids.values, user_places)
     return catalogue
+
+
+def _of_table(log: Log, data: InteractionData, of: str, learned: list[Facts]) -> list[str]:
+    """The ids of the table of items or users, each once, where it has columns that say something of them."""
+    table, key = (log.item_table, data.item_key) if of == "item" else (log.user_table, data.user_key)
+    if table is None or not any(one["of"] == of and one["name"] in table.column_names for one in learned):
+        return []
+    return list(dict.fromkeys(values_of(table, str(key), f"{of}s", f"data.{of}_key")))
 
 
 def _renumbered(
@@ -156,15 +180,28 @@ def _renumbered(
     ids: Ids | None,
     train: np.ndarray,
     known: list[Any] | None,
+    more: list[str],
 ) -> tuple[Ids | None, np.ndarray, np.ndarray]:
-    """(ids that the run knows, the number of each event, the number in the log of each id that was learned)."""
+    """(ids that the run knows, the number of each event, the number in the log of each id that train has, which come first).
+
+    Args:
+        more: further ids that it is to know.
+    """
     if numbers is None or ids is None:
         return None, np.zeros(len(train), np.int32), np.zeros(0, np.int64)
     table = np.zeros(len(ids) + 1, np.int32)
     if known is None:
         places = np.flatnonzero(np.bincount(numbers[train], minlength=len(ids)))
         table[places] = np.arange(1, len(places) + 1)
-        return Ids(ids.values[places]), table[numbers], places
+        values = ids.values[places]
+        there = set(map(str, values.tolist()))
+        new = [int(one) if ids.numeric else one for one in more if one not in there and (not ids.numeric or whole_number(one))]
+        if new:
+            values = np.concatenate([values, np.array(new)])
+            by_id = {str(value): len(places) + place for place, value in enumerate(new, 1)}
+            others = np.flatnonzero(table[:-1] == 0)
+            table[others] = [by_id.get(str(value), 0) for value in ids.values[others].tolist()]
+        return Ids(values), table[numbers], places
     by_id = {str(value): number + 1 for number, value in enumerate(known)}
     table[:-1] = [by_id.get(str(value), 0) for value in ids.values]
     return Ids(np.asarray(known)), table[numbers], np.zeros(0, np.int64)
@@ -184,5 +221,5 @@ def _titles(log: Log, data: InteractionData, ids: Ids, places: np.ndarray) -> li
     assert log.items is not None and log.item_ids is not None
     first = np.full(len(log.item_ids), -1, np.int64)
     first[log.items[::-1]] = np.arange(len(log) - 1, -1, -1)
-    texts = log.features[key].take(pa.array(first[places])).to_pylist()
+    texts = log.features[key].take(pa.array(first[places])).to_pylist() + [None] * (len(ids) - len(places))
     return [str(text) if text else str(value) for text, value in zip(texts, ids.values.tolist())]

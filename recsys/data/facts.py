@@ -15,7 +15,7 @@ class Feature(Record):
     """A column."""
 
     name: Name
-    kind: Literal["number", "category", "list"]
+    kind: Literal["number", "category", "list", "vector"]
     of: Literal["event", "item", "user"]
     mean: Moment = 0.0
     std: Annotated[Moment, Field(gt=0)] = 1.0
@@ -24,7 +24,8 @@ class Feature(Record):
 
     @model_validator(mode="after")
     def _complete(self) -> Any:
-        wanted = {"number": ("mean", "std"), "category": ("values",), "list": ("values", "length")}[self.kind]
+        wanted = {"number": ("mean", "std"), "category": ("values",), "list": ("values", "length"),
+                  "vector": ("std", "length")}[self.kind]
         missing = [name for name in wanted if name not in self.model_fields_set]
         if missing:
             raise ValueError(f"{missing[0]}: field required")
@@ -55,8 +56,19 @@ class EventFacts(Facts):
 
 
 class ListFacts(EventFacts):
+    """Of `item_ids` and `user_ids` the last `new_items` and `new_users` are not in train, but in the tables of items and users."""
+
     user_ids: Ids
     item_ids: Annotated[Ids, Field(min_length=1)]
+    new_items: Count = 0
+    new_users: Count = 0
+
+    @model_validator(mode="after")
+    def _some_known(self) -> Any:
+        for of, ids in (("items", self.item_ids), ("users", self.user_ids)):
+            if getattr(self, f"new_{of}") >= max(1, len(ids)) and getattr(self, f"new_{of}"):
+                raise ValueError(f"new_{of}: train has none of them")
+        return self
 
 
 class WindowFacts(ListFacts):

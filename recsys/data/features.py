@@ -24,14 +24,15 @@ def learn(log: Log, train: np.ndarray, data: InteractionData) -> list[Facts]:
     """What is known of each feature column, from the events `train` ([n] bool) alone.
 
     Returns:
-        For each column {"name", "kind": "number" | "category" | "list", "of": "event" | "item" | "user"} and "mean" and "std",
-        or "values": the known values as texts, most frequent first; code k + 1 stands for values[k], 0 for all others.
+        For each column {"name", "kind": "number" | "category" | "list" | "vector", "of": "event" | "item" | "user"}, and of numbers "mean"
+        and "std"; of vectors "length" and "std", the root mean square of their norms; of others "values": the known values as texts, most
+        frequent first; code k + 1 stands for values[k], 0 for all others.
 
     Raises:
         DataError: a column that is in no table, or no numbers where numbers are needed.
     """
     features, known = [], dict[str, np.ndarray]()
-    for kind, names in (("number", data.numbers), ("category", data.categories), ("list", data.lists)):
+    for kind, names in (("number", data.numbers), ("category", data.categories), ("list", data.lists), ("vector", data.vectors)):
         for name in names:
             of, table = _where(log, name, data)
             belongs = of == "event" and kind != "number" and not data.contexts and log.items is not None
@@ -43,7 +44,10 @@ def learn(log: Log, train: np.ndarray, data: InteractionData) -> list[Facts]:
             else:
                 rows = known[of] = known[of] if of in known else _in_train(log, train, of, data)
             values = table[name].filter(pa.array(rows))
-            if kind == "number":
+            if kind == "vector":
+                plain = vectors(values, name, log)
+                facts |= {"length": plain.shape[1], "std": float(np.sqrt(np.mean(np.sum(np.square(plain, dtype=np.float64), 1)))) or 1.0}
+            elif kind == "number":
                 plain = numbers(values, name, log)
                 with np.errstate(all="ignore"):
                     spread = float(np.nanstd(plain)) if np.isfinite(plain).any() else 1.0
@@ -91,11 +95,13 @@ def entity_arrays(
     data: InteractionData,
     of: str,
     ids: np.ndarray,
+    numbers: np.ndarray,
 ) -> dict[str, np.ndarray]:
     """The columns of items or users: name -> [1 + count, ...], row 0 for the unknown, row k + 1 for id `ids[k]` of the catalogue.
 
     Args:
-        ids: the numbers in the log of those that the run knows.
+        ids: those that the run knows, [count]; the first of them are in train.
+        numbers: of these the numbers in the log.
     """
     arrays: dict[str, np.ndarray] = {}
     table = log.item_table if of == "item" else log.user_table
@@ -107,21 +113,23 @@ def entity_arrays(
             continue
         if table is not None and one["name"] in table.column_names:
             places = dict(zip(values_of(table, str(key), "items" if of == "item" else "users", "id"), range(table.num_rows)))
-            assert all_ids is not None
-            rows = np.array([places.get(str(all_ids.values[number]), -1) for number in ids], np.int64)
+            rows = np.array([places.get(str(value), -1) for value in ids.tolist()], np.int64)
             values = encoded(table[one["name"]], one, data, log)
         else:
             assert who is not None and all_ids is not None
             first = np.full(len(all_ids), -1, np.int64)
             seen = np.flatnonzero(train)[::-1]
             first[who[seen]] = seen
-            rows, values = first[ids], encoded(log.features[one["name"]], one, data, log)
+            rows = np.concatenate([first[numbers], np.full(len(ids) - len(numbers), -1)])
+            values = encoded(log.features[one["name"]], one, data, log)
         arrays[one["name"]] = np.concatenate([np.zeros_like(values[:1]), np.where(_like(rows >= 0, values), values[rows], 0)])
     return arrays
 
 
 def encoded(values: pa.ChunkedArray, facts: Facts, data: InteractionData, log: Log | None = None) -> np.ndarray:
     """A column as the models take it; see `event_arrays`."""
+    if facts["kind"] == "vector":
+        return (vectors(values, facts["name"], log, facts["length"]) / facts["std"]).astype(np.float32)
     if facts["kind"] == "number":
         plain = (numbers(values, facts["name"], log) - facts["mean"]) / facts["std"]
         return np.nan_to_num(plain, nan=0.0).astype(np.float32)
@@ -148,6 +156,32 @@ def numbers(values: pa.ChunkedArray, name: str, log: Log | None) -> np.ndarray:
     return parsed
 
 
+def vectors(values: pa.ChunkedArray, name: str, log: Log | None, length: int | None = None) -> np.ndarray:
+    """[n, length] float32 of lists of numbers, or of texts such as "[0.1, 0.2]"; zeros where there is nothing.
+
+    Raises:
+        DataError: what is no number, or lists of several lengths, or of another than `length`.
+    """
+    where = f"{log.place}: " if log is not None else ""
+    whole = values.combine_chunks()
+    try:
+        if not (pa.types.is_list(whole.type) or pa.types.is_large_list(whole.type) or pa.types.is_fixed_size_list(whole.type)):
+            plain = pc.utf8_trim(pc.replace_substring_regex(_texts(whole), r"[\[\],\s]+", " "), " ")
+            whole = pc.utf8_split_whitespace(pc.if_else(pc.equal(plain, ""), None, plain))
+        lists = whole.cast(pa.list_(pa.float32()))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise DataError(f"{where}column {name} holds something else than lists of numbers (data.vectors): {error}") from None
+    sizes = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+    length = length or int(sizes.max(initial=1))
+    wrong = np.flatnonzero((sizes > 0) & (sizes != length))
+    if len(wrong):
+        raise DataError(f"{where}{sizes[wrong[0]]:,} numbers in row {wrong[0] + 1:,} of column {name}, and {length:,} in others: all "
+                        "vectors of a column have one length (data.vectors)")
+    found = np.zeros((len(sizes), length), np.float32)
+    found[sizes > 0] = lists.flatten().to_numpy(zero_copy_only=False).reshape(-1, length)
+    return np.nan_to_num(found, nan=0.0, posinf=0.0, neginf=0.0)
+
+
 def _where(log: Log, name: str, data: InteractionData) -> tuple[str, pa.Table]:
     for of, table in (("item", log.item_table), ("user", log.user_table), ("event", log.features)):
         if table is not None and name in table.column_names:
@@ -170,7 +204,7 @@ def _no_column(log: Log, name: str, data: InteractionData) -> NoReturn:
         *(log.item_table.column_names if log.item_table is not None else []),
         *(log.user_table.column_names if log.user_table is not None else []),
     ]
-    setting = next(kind for kind in ("numbers", "categories", "lists") if name in getattr(data, kind))
+    setting = next(kind for kind in ("numbers", "categories", "lists", "vectors") if name in getattr(data, kind))
     raise DataError(f"{log.place} has no column {name!r} (data.{setting}); there are {listed(there, 'and')}{did_you_mean(name, there)}")
 
 

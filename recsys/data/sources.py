@@ -226,7 +226,7 @@ def encode(values: pa.ChunkedArray | pa.Array, *, guess: bool = False) -> tuple[
             empty = np.array([not text.strip() for text in texts], bool)
             if empty.any():
                 numbers = np.where((numbers >= 0) & empty[numbers], -1, numbers)
-            whole = [_whole(text) for text in texts if text.strip()]
+            whole = [whole_number(text) for text in texts if text.strip()]
             if guess and whole and all(whole):
                 ids = np.asarray([int(text) if text.strip() else -1 for text in texts], np.int64)
             else:
@@ -239,7 +239,7 @@ def encode(values: pa.ChunkedArray | pa.Array, *, guess: bool = False) -> tuple[
     return numbers, Ids(ids[order]), np.flatnonzero(numbers < 0)
 
 
-def _whole(text: str) -> bool:
+def whole_number(text: str) -> bool:
     """Whether a text is a whole number as one writes it, so that nothing is lost when it is read as a number."""
     digits = text[1:] if text.startswith("-") else text
     return digits.isdigit() and digits.isascii() and len(digits) < 19 and (digits == "0" or digits[0] != "0") and text != "-0"

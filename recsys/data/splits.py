@@ -1,5 +1,6 @@
 """From the data section to a catalogue: read, cleaned by stated rules, divided, numbered."""
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,12 @@ from recsys.settings import ImplicitData, InteractionData, LoggedData
 
 
 def load(data: InteractionData, known: dict[str, Any] | None = None, *, repetitions: Repetitions = "left out",
-         ) -> tuple[Catalogue, list[str]]:
+         described: Collection[str] = ()) -> tuple[Catalogue, list[str]]:
     """(the catalogue; notes for the report).
 
     Args:
         known: facts of a finished run, for other data that it is judged on.
+        described: see `build_catalogue`.
         repetitions: what becomes of further events of one user with one item, see `protocol.divided`.
 
     Raises:
@@ -42,8 +44,11 @@ def load(data: InteractionData, known: dict[str, Any] | None = None, *, repetiti
         log, parts = log.take(keep), parts[keep]
         notes.append(f"train limited to {data.limit:,} of {len(train):,} events (data.limit)")
     log, parts = _frequent(log, parts, data, notes)
-    catalogue = build_catalogue(log, parts, data, known)
+    catalogue = build_catalogue(log, parts, data, known, described)
     cold = {name: int(np.sum(catalogue.items[parts == number] == 0)) for number, name in enumerate(NAMES) if number != TRAIN}
+    for of in ("items", "users"):
+        if count := getattr(catalogue, f"new_{of}"):
+            notes.append(f"{count:,} {of} of data.{of} are not in train: their columns say what they are like")
     for name, count in cold.items():
         if count and catalogue.item_ids is not None:
             notes.append(f"{count:,} of {int(np.sum(parts == NAMES.index(name))):,} {name} events are of items that train does not have")

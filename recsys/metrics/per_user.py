@@ -58,6 +58,13 @@ def per_user(hit: np.ndarray, held: np.ndarray, k: int) -> dict[str, np.ndarray]
     }
 
 
+def by_chance(held: np.ndarray, k: int, items: int) -> float:
+    """Mean NDCG@k of lists in random order: [users] held-out items each, of `items` candidates."""
+    discounts = 1.0 / np.log2(np.arange(1, min(k, items) + 1) + 1)
+    ideal = np.cumsum(discounts)[np.minimum(held, len(discounts)) - 1]
+    return float(np.mean(held / items * discounts.sum() / ideal))
+
+
 def coverage(lists: np.ndarray, k: int, items: int) -> float:
     """Share of the catalogue that is in at least one list's first `k` places."""
     shown = np.unique(lists[:, :k])

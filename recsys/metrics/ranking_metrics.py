@@ -1,5 +1,6 @@
 """How recommendation lists did, beside the baselines, by user activity and item popularity, with the protocol in the open."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from pipelines.task.results import Judgement, Metric
 from pipelines.task.units import Units
 from recsys.metrics import baselines, per_user
 from recsys.metrics.rating_metrics import add_verdict, thirds
-from recsys.metrics.users import Held, UserSource, spread
+from recsys.metrics.users import Basis, Held, UserSource, spread
 from recsys.settings import RankedEvaluate
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def judge_lists(
     items: int,
     chosen: list[int],
     itself: str | None = None,
+    new: np.ndarray | None = None,
 ) -> Judgement:
     """Everything about one split.
 
@@ -40,6 +42,7 @@ def judge_lists(
         source, numbers: the users, as places in the source.
         chosen: places in `numbers` of the users whose lists are shown.
         itself: the baseline that the model is, which is then none.
+        new: [users, any], the best of the items that train does not have.
     """
     basis, people = source.basis, source.people
     rows, held_items, counts = people.pairs(numbers)
@@ -99,14 +102,17 @@ def judge_lists(
     cold = int(np.sum(held_items <= 0))
     if cold:
         judgement.notes.append(
-            f"{cold:,} of {len(held_items):,} held-out events are of items that train does not have: they count as missed, "
-            "for baselines too"
+            f"{cold:,} of {len(held_items):,} held-out events are of items of which nothing is known: they count as missed, for baselines "
+            "too"
         )
     if fallback.any():
         judgement.notes.append(
             f"{int(fallback.sum()):,} of {len(fallback):,} users are unknown and without history: they got the most popular items"
         )
-    if apart := new_and_known(hits, people, numbers, rows, held_items, lead, settings.bootstrap):
+    shelf = None if new is None else New(new, {
+        name: baselines.top(scores, matrix, matrix if settings.exclude_seen else None, new.shape[1], basis.new)
+        for name in names if name == "content" and (scores := basis.scores(name, settings, final=source.final)) is not None})
+    if apart := new_and_known(names, hits, people, numbers, rows, held_items, basis, lead, settings.bootstrap, shelf):
         judgement.tables["new_and_known"] = apart
     judgement.tables["by_group"] = _groups(values, lead, source, numbers, rows, held_items, basis.counts)
     judgement.tables["sample_lists"] = sample_lists(lists, source, numbers, chosen)
@@ -152,30 +158,56 @@ def _row(
     }
 
 
-def new_and_known(hits: dict[str, np.ndarray], people: Held, numbers: np.ndarray, rows: np.ndarray, held_items: np.ndarray, k: int,
-                  resamples: int) -> list[dict[str, Any]]:
-    """NDCG of model and baselines by whether train knows the user, and of what train knows alone; nothing where it knows everything.
+@dataclass
+class New:
+    """Lists of items that train does not have, and of no others: the model's, and those of baselines that know such items."""
 
-    The last row is the warm one: known users, judged by those of their held-out items that train has.
+    model: np.ndarray
+    others: dict[str, np.ndarray]
+
+
+def new_and_known(names: dict[str, np.ndarray], hits: dict[str, np.ndarray], people: Held, numbers: np.ndarray, rows: np.ndarray,
+                  held_items: np.ndarray, basis: Basis, k: int, resamples: int, shelf: New | None = None) -> list[dict[str, Any]]:
+    """NDCG of model and baselines by whether train knows the user, and of what train knows, and what it does not, alone; nothing where it
+    knows everything.
+
+    One row is the warm one: known users, judged by those of their held-out items that train has. In the last one new items are ranked
+    among themselves, beside what an order by chance has on average.
+
+    Args:
+        names, hits: lists [users, any] of model and baselines, and where they have held-out items.
+        shelf: lists of new items alone.
     """
-    known, warm = people.users[numbers] > 0, held_items > 0
+    known, warm = basis.has("users", people.users[numbers]), basis.has("items", held_items)
+    cold = (held_items > 0) & ~warm
     if known.all() and warm.all():
         return []
-    every, of_train = (np.bincount(rows[mask], minlength=len(numbers)) for mask in (np.ones(len(rows), bool), warm))
+    every, of_train, of_new = (np.bincount(rows[mask], minlength=len(numbers)) for mask in (np.ones(len(rows), bool), warm, cold))
+    listed = {name: basis.has("items", one) for name, one in names.items()}
+    of_old = {name: hit & listed[name] for name, hit in hits.items()}
     found = []
-    for label, users, counts in (("new users", ~known, every), ("known users", known, every),
-                                 ("known users, items that train has", known & (of_train > 0), of_train)):
+
+    def add(label: str, users: np.ndarray, counts: np.ndarray, hits: dict[str, np.ndarray], **more: float) -> None:
         if not users.any():
-            continue
+            return
         values = {(name, "ndcg", k): per_user.per_user(hit[users], counts[users], k)["ndcg"] for name, hit in hits.items()}
         means = _means(values, resamples)
-        ours = means["model", "ndcg", k]
-        held = int(counts[users].sum())
+        ours, held = means["model", "ndcg", k], int(counts[users].sum())
+        share = 0.0 if counts is of_new else int(of_train[users].sum()) / held
         found.append({
-            "judged": label, "users": int(users.sum()), "held-out events": held,
-            "of items that train has": int(of_train[users].sum()) / held,
-            **{f"{name}, ndcg@{k}": metric.value for (name, _, _), metric in means.items()},
+            "judged": label, "users": int(users.sum()), "held-out events": held, "of items that train has": share,
+            **{f"{name}, ndcg@{k}": metric.value for (name, _, _), metric in means.items()}, **more,
             f"model, ndcg@{k}_low": ours.low, f"model, ndcg@{k}_high": ours.high})
+
+    add("new users", ~known, every, hits)
+    add("known users", known, every, hits)
+    add("known users, items that train has", known & (of_train > 0), of_train, of_old)
+    add("items that train does not have", of_new > 0, of_new, {name: hit & ~listed[name] for name, hit in hits.items()})
+    if shelf is not None:
+        lists = {"model": shelf.model, **shelf.others}
+        chance = per_user.by_chance(of_new[of_new > 0], k, int(basis.new.sum()))
+        add("the same, among themselves", of_new > 0, of_new,
+            {name: per_user.hits(one, rows, held_items, basis.items) for name, one in lists.items()}, **{f"chance, ndcg@{k}": chance})
     return found
 
 

@@ -15,7 +15,7 @@ from scipy import sparse
 
 from pipelines.base.formatting import duration
 from pipelines.data.source import ArraySource
-from recsys.closed_form import ease, item_knn
+from recsys.closed_form import content, ease, item_knn
 from recsys.closed_form.fitting import described, fit
 from recsys.closed_form.histories import Scores, Value, ages, had
 from recsys.data.catalogue import Catalogue, by_part
@@ -154,6 +154,17 @@ class Basis:
         """[1 + items] bool: candidates; the unknown item is none."""
         return np.arange(self.items + 1) > 0
 
+    def has(self, of: str, numbers: np.ndarray) -> np.ndarray:
+        """Which numbers, of any shape, are of users or items (`of`) that train has: bool."""
+        ids = self.catalogue.user_ids if of == "users" else self.catalogue.item_ids
+        assert ids is not None
+        return (numbers > 0) & (numbers <= len(ids) - getattr(self.catalogue, f"new_{of}"))
+
+    @cached_property
+    def new(self) -> np.ndarray:
+        """[1 + items] bool: those that train does not have."""
+        return self.allowed & ~self.has("items", np.arange(self.items + 1))
+
     @cached_property
     def vectors(self) -> sparse.csc_matrix:
         """[1 + users, 1 + items] float32: who had each item in train, of length 1."""
@@ -196,6 +207,9 @@ class Basis:
             return self.popular(final=final)
         if name == "recent":
             return self._recent(settings, final)
+        if name == "content":  # what items are like is not learned from who had them
+            return self.scores(name, settings) if final else content.fit(
+                self.catalogue.features, self.catalogue.item_features, self.counts, self.value(settings), timely=self.timely)
         if final:
             chosen: Any = self.scores(name, settings)
             return None if chosen is None else self.fit(chosen.settings, settings, final=True)

@@ -9,9 +9,10 @@ import tensorflow as tf
 
 from recsys.data.catalogue import Catalogue
 from recsys.data.protocol import TRAIN, VALIDATION
-from recsys.models.lists import Score, products, recommend
+from recsys.models.lists import Score, among_last, products, recommend
 from recsys.models.store import HistoryStore
 
+USER = "column of the user: "  # before the name of a column of users, as an input
 FEWEST = 1e-30  # events as which an item's popularity counts at least, for the logarithm; of late it may be next to nothing
 
 
@@ -20,18 +21,21 @@ class ScoringModel(keras.Model, ABC):
 
     Inputs when judged: user [batch] int32, history [batch, length] int32 (oldest first, 0 in front), seen and held [batch, any] int32.
     When serving: user, history [batch, any] (0 where an item is unknown), allow [batch, any], similar [batch] int32, exclude_seen [batch]
-    bool: without a history that of the user comes from the store. See `models.lists.recommend` for the answer.
+    bool: without a history that of the user comes from the store; and where the model takes columns of users, `described` [batch] bool and
+    USER + name of each, which then stand in place of the stored ones. See `models.lists.recommend` for the answer.
 
     Args:
-        users, items: known ones.
+        users, items: known ones; of these the last `new_users` and `new_items` by their columns alone.
         events: in the history store.
         length: latest items of a history that count.
         k: length of the lists.
         chunk: items scored at a time.
     """
 
-    def __init__(self, *, users: int, items: int, events: int, length: int, k: int, chunk: int, name: str):
+    def __init__(self, *, users: int, items: int, events: int, length: int, k: int, chunk: int, name: str, new_items: int = 0,
+                 new_users: int = 0):
         super().__init__(name=name)
+        self.new_items, self.new_users = new_items, new_users
         self.items, self.users, self.length, self.k, self.chunk = items, users, length, min(k, items), chunk
         self.store = HistoryStore(users, events, name="histories")
         self.popularity = self.add_weight(shape=(items + 1,), initializer="zeros", trainable=False, name="popularity", autocast=False)
@@ -53,11 +57,12 @@ class ScoringModel(keras.Model, ABC):
         """What the loss needs, from inputs with `positive`."""
 
     @abstractmethod
-    def score(self, users: tf.Tensor, history: tf.Tensor, similar: tf.Tensor | None) -> tuple[Score, tf.Tensor]:
+    def score(self, inputs: dict[str, tf.Tensor], history: tf.Tensor) -> tuple[Score, tf.Tensor]:
         """(the scores of items, whether anything is known of the user [batch] bool).
 
         Args:
-            similar: [batch] int32; where > 0 scores are of how like that item the others are.
+            inputs: of the model; where they have `similar` and it is > 0, scores are of how like that item the others are.
+            history: [batch, length] of the users, or as the request has it.
         """
 
     def freeze(self) -> None:
@@ -73,9 +78,11 @@ class ScoringModel(keras.Model, ABC):
         else:
             history, seen = inputs["history"], inputs["seen"]
             options = {"held": inputs["held"]} if "held" in inputs else {}
-        score, known = self.score(inputs["user"], history, options.get("similar"))
+        score, known = self.score(inputs, history)
         popularity = tf.convert_to_tensor(self.popularity)
         answer = recommend(score, known=known, popularity=popularity, seen=seen, k=self.k, chunk=self.chunk, **options)
+        if "held" in inputs and self.new_items:
+            answer["new"] = among_last(score, self.new_items, known=known, popularity=popularity, seen=seen, k=self.k, chunk=self.chunk)
         answer["fallback"] = ~known if "similar" not in options else ~known & (options["similar"] <= 0)
         return answer
 
@@ -99,7 +106,7 @@ class ListModel(ScoringModel):
     frozen: tuple[tf.Variable, tf.Variable] | None = None
 
     @abstractmethod
-    def queries(self, users: tf.Tensor, history: tf.Tensor, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
+    def queries(self, inputs: dict[str, tf.Tensor], history: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """(vectors [batch, width], whether anything is known of the user [batch] bool)."""
 
     @abstractmethod
@@ -111,7 +118,7 @@ class ListModel(ScoringModel):
         vectors, bias = self.catalogue()
         self.frozen = tf.Variable(vectors, trainable=False), tf.Variable(bias, trainable=False)
 
-    def score(self, users: tf.Tensor, history: tf.Tensor, similar: tf.Tensor | None) -> tuple[Score, tf.Tensor]:
-        vectors, known = self.queries(users, history)
+    def score(self, inputs: dict[str, tf.Tensor], history: tf.Tensor) -> tuple[Score, tf.Tensor]:
+        vectors, known = self.queries(inputs, history)
         items, bias = map(tf.convert_to_tensor, self.frozen or self.catalogue())
-        return products(tf.cast(vectors, tf.float32), items, bias, similar), known
+        return products(tf.cast(vectors, tf.float32), items, bias, inputs.get("similar")), known

@@ -100,7 +100,7 @@ class EaseModel(FittedModel, ListModel):
         self.item_vectors.assign(fitted.candidates)
         self.decay.assign(fitted.settings.decay)
 
-    def queries(self, users: tf.Tensor, history: tf.Tensor, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
+    def queries(self, inputs: dict[str, tf.Tensor], history: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         vectors = tf.convert_to_tensor(self.history_vectors)  # row 0 is 0
         start = tf.zeros([tf.shape(history)[0], int(vectors.shape[1])])
 
@@ -129,8 +129,8 @@ class ItemKnnModel(FittedModel):
         self.similarities.assign(similarities)
         self.decay.assign(fitted.settings.decay)
 
-    def score(self, users: tf.Tensor, history: tf.Tensor, similar: tf.Tensor | None) -> tuple[Score, tf.Tensor]:
-        known = tf.reduce_any(history > 0, -1)
+    def score(self, inputs: dict[str, tf.Tensor], history: tf.Tensor) -> tuple[Score, tf.Tensor]:
+        similar, known = inputs.get("similar"), tf.reduce_any(history > 0, -1)
         if similar is not None:  # an item's own nearest, as if it were the history
             history = tf.where((similar > 0)[:, None], tf.pad(similar[:, None], [[0, 0], [0, tf.shape(history)[1]]])[:, :-1], history)
         nearest, similarities = tf.convert_to_tensor(self.nearest), tf.convert_to_tensor(self.similarities)

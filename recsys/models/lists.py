@@ -115,6 +115,14 @@ def recommend(
     return answer
 
 
+def among_last(score: Score, count: int, *, known: tf.Tensor, popularity: tf.Tensor, seen: tf.Tensor, k: int, chunk: int) -> tf.Tensor:
+    """[batch, min(k, count)] int32: the best of the last `count` items alone, for each user; otherwise as `recommend`."""
+    before = int(popularity.shape[0]) - 1 - count  # these are no candidates; the last of them has the place of item 0
+    found = recommend(lambda part: score(slice(part.start + before, part.stop + before)), known=known, popularity=popularity[before:],
+                      seen=tf.maximum(seen - before, 0), k=min(k, count), chunk=chunk)["items"]
+    return tf.where(found > 0, found + before, 0)
+
+
 def _cells(numbers: tf.Tensor, first: tf.Tensor, chunk: int) -> tf.Tensor:
     """[n, 2] int32: (row, column of the chunk) of those of `numbers` [batch, any] that are > 0 and within the chunk."""
     inside = (numbers > 0) & (numbers >= first) & (numbers < first + chunk)

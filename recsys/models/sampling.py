@@ -16,11 +16,13 @@ class Sampler:
     Args:
         counts: [1 + items] train events; item 0 is never drawn.
         power: 1 as frequent as in train, 0 all alike.
+        new: so many of the last items are not in train, and as good as never drawn.
     """
 
-    def __init__(self, counts: np.ndarray, power: float):
+    def __init__(self, counts: np.ndarray, power: float, new: int = 0):
         odds = np.power(counts.astype(np.float64) + 1.0, power)
         odds[0] = 0.0
+        odds[len(odds) - new :] = 0.0
         self.shares = odds / odds.sum()
         self._stops = Held(stops(self.shares))
         with np.errstate(divide="ignore"):

@@ -9,7 +9,7 @@ import tensorflow as tf
 from pipelines.outputs.decoder import attention, by_head, joined_heads
 from recsys.data.catalogue import Catalogue
 from recsys.models.base import ListModel
-from recsys.models.store import DescribedVectors, FeatureStore, all_rows, by_number, feature_spec, small
+from recsys.models.store import EntityVectors, FeatureStore, feature_spec, small
 
 EPSILON = 1e-6
 NEVER = -1e9
@@ -33,17 +33,17 @@ class SequentialModel(ListModel):
     def __init__(self, settings: Any, *, sampled: bool, features: Sequence[Mapping[str, Any]] = (), **options: Any):
         super().__init__(length=settings.length, name=settings.name, **options)
         self.settings, width = settings, settings.width
-        self.facts = [one for one in features if one["of"] == "item"]
-        self.columns = FeatureStore(feature_spec(self.facts, "item", self.items), name="item_columns") if self.facts else None
+        facts = [one for one in features if one["of"] == "item"]
+        self.columns = FeatureStore(feature_spec(facts, "item", self.items), name="item_columns") if facts else None
 
-        def vectors(of: str) -> keras.layers.Layer:
-            own = by_number(self.items + 1, width, f"{of}_vectors", initializer=small(self.deviation), sparse=sampled)
-            return own if self.columns is None else DescribedVectors(
-                own, self.items + 1, width, self.facts, self.columns, deviation=self.deviation, name=f"{of}_described")
+        alone = settings.id_dropout if self.new_items else 0.0
 
-        self.vectors = vectors("item")
-        self.answers = self.vectors if settings.tied else vectors("answer")
-        self.bias = by_number(self.items + 1, 1, "item_bias", initializer="zeros", sparse=sampled)
+        def vectors(name: str, *, bias: bool) -> EntityVectors:
+            return EntityVectors(self.items + 1, width, new=self.new_items, store=self.columns, facts=facts, bias=bias,
+                                 id_dropout=alone, deviation=self.deviation, column_deviation=self.deviation, sparse=sampled, name=name)
+
+        self.vectors = vectors("item", bias=settings.tied)
+        self.answers = self.vectors if settings.tied else vectors("answer", bias=True)
         self.dropout = keras.layers.Dropout(settings.dropout)
         self.network_layers()
         self.norm = keras.layers.LayerNormalization(epsilon=EPSILON, name="norm")
@@ -77,7 +77,7 @@ class SequentialModel(ListModel):
                training: bool = False) -> tf.Tensor:
         """[batch, length, width]: after each item of the history, what comes next looks like."""
         there = history > 0
-        vectors = tf.cast(self.vectors(history), self.compute_dtype)
+        vectors = tf.cast(self.vectors(history, training=training)[0], self.compute_dtype)
         x = vectors = vectors * tf.cast(there, vectors.dtype)[..., None]
         x = self.norm(self.network(x, tf.cast(there, tf.int32) if segment is None else segment, back, training))
         if self.settings.taste:
@@ -91,19 +91,22 @@ class SequentialModel(ListModel):
         hidden = self.hidden(inputs["history"], inputs.get("segment"), inputs.get("back"), training)
         hidden = self.dropout(hidden, training=training)
         if "negatives" not in inputs:
-            items, bias = self.catalogue()
+            items, bias = self.answers.all(training)
+            assert bias is not None
+            if self.new_items:  # that nobody had them yet says nothing of them
+                bias = tf.concat([bias[:-self.new_items], tf.fill([self.new_items], NEVER)], 0)
             return {"hidden": hidden, "items": tf.cast(items, hidden.dtype), "bias": bias}
         named = {}
         for name in ("positive", "negatives"):
-            named[f"{name}_vectors"] = tf.cast(self.answers(inputs[name]), hidden.dtype)
-            named[f"{name}_bias"] = tf.cast(self.bias(inputs[name])[..., 0], tf.float32)
+            vectors, named[f"{name}_bias"] = self.answers(inputs[name], training=training)
+            named[f"{name}_vectors"] = tf.cast(vectors, hidden.dtype)
         return {"hidden": hidden, **named}
 
-    def queries(self, users: tf.Tensor, history: tf.Tensor, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
-        return self.hidden(history, training=training)[:, -1], tf.reduce_any(history > 0, -1)
+    def queries(self, inputs: dict[str, tf.Tensor], history: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return self.hidden(history)[:, -1], tf.reduce_any(history > 0, -1)
 
     def catalogue(self) -> tuple[tf.Tensor, tf.Tensor]:
-        return all_rows(self.answers), all_rows(self.bias)[:, 0]
+        return self.answers.all()
 
 
 class SasrecModel(SequentialModel):

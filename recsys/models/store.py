@@ -203,13 +203,13 @@ def feature_spec(facts: Sequence[Mapping[str, Any]], of: str, count: int) -> dic
     spec: dict[str, tuple[list[int], str]] = {}
     for one in facts:
         if one["of"] == of:
-            shape = [count + 1, one["length"]] if one["kind"] == "list" else [count + 1]
-            spec[one["name"]] = (shape, "float32" if one["kind"] == "number" else "int32")
+            shape = [count + 1, one["length"]] if one["kind"] in ("list", "vector") else [count + 1]
+            spec[one["name"]] = (shape, "float32" if one["kind"] in ("number", "vector") else "int32")
     return spec
 
 
 class FeatureVectors(keras.layers.Layer):
-    """Features as vectors: categories by embedding, lists by the mean of embeddings; numbers are handed on.
+    """Features as vectors: categories by embedding, lists by the mean of embeddings, vectors by a linear map; numbers are handed on.
 
     Args:
         facts: of the columns, as `features.learn` gives them.
@@ -220,24 +220,31 @@ class FeatureVectors(keras.layers.Layer):
     def __init__(self, facts: Sequence[Mapping[str, Any]], width: int, *, deviation: float = 0.05, **options: Any):
         super().__init__(**options)
         self.facts, self.width = list(facts), width
-        self.embeddings = [
-            by_number(len(one["values"]) + 1, width, f"column_{number}", initializer=small(deviation)) if one["kind"] != "number" else None
-            for number, one in enumerate(self.facts)
-        ]
-        for embedding in self.embeddings:
-            if isinstance(embedding, keras.layers.Embedding):
-                embedding.build(None)
+        self.layers = [self._layer(one, f"column_{number}", small(deviation)) for number, one in enumerate(self.facts)]
+        for one, layer in zip(self.facts, self.layers):
+            if isinstance(layer, (keras.layers.Embedding, keras.layers.Dense)):
+                layer.build((None, one.get("length", 1)))
         self.built = True
+
+    def _layer(self, one: Mapping[str, Any], name: str, initializer: keras.initializers.Initializer) -> Any:
+        if one["kind"] == "number":
+            return None
+        if one["kind"] == "vector":
+            return keras.layers.Dense(self.width, use_bias=False, kernel_initializer=initializer, name=name)
+        return by_number(len(one["values"]) + 1, self.width, name, initializer=initializer)
 
     def call(self, values: Mapping[str, tf.Tensor]) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
         """(vectors [batch, width] each, numbers [batch, 1] each) of name -> [batch, ...]."""
         vectors, numbers = [], []
-        for one, embedding in zip(self.facts, self.embeddings):
+        for one, layer in zip(self.facts, self.layers):
             value = values[one["name"]]
-            if embedding is None:
+            if one["kind"] == "number":
                 numbers.append(value[..., None])
                 continue
-            embedded = tf.cast(embedding(value), self.compute_dtype)
+            embedded = tf.cast(layer(value), self.compute_dtype)
+            if one["kind"] == "vector":
+                vectors.append(embedded)
+                continue
             known = tf.cast(value > 0, embedded.dtype)[..., None]
             if one["kind"] == "list":
                 embedded = tf.reduce_sum(embedded * known, -2) / tf.maximum(tf.reduce_sum(known, -2), 1)
@@ -247,28 +254,74 @@ class FeatureVectors(keras.layers.Layer):
         return vectors, numbers
 
 
-class DescribedVectors(keras.layers.Layer):
-    """Vectors by number, [..., width]: each one's own, and what its features add.
+class EntityVectors(keras.layers.Layer):
+    """Vectors of items or users by number, [..., width]: each one's own, and what its columns add; and biases [...] likewise.
+
+    Of those that train does not have, and while learning of a share `id_dropout` of the others, columns alone say what they are like.
 
     Args:
-        own: its own, a layer of `by_number`, of `count`.
-        facts: of the columns in `store`.
-        deviation: of what features add at first.
+        count: with the unknown one; the last `new` are not in train.
+        store: of their columns, or None; facts: of these.
+        own: whether they have vectors of their own; bias: whether biases.
+        deviation, column_deviation: of their own vectors, and of what columns add, at first.
+        sparse: see `by_number`.
     """
 
-    def __init__(self, own: Any, count: int, width: int, facts: Sequence[Mapping[str, Any]], store: FeatureStore, *, deviation: float,
-                 **options: Any):
+    def __init__(self, count: int, width: int, *, new: int, store: FeatureStore | None, facts: Sequence[Mapping[str, Any]],
+                 own: bool = True, bias: bool = False, id_dropout: float = 0.0, deviation: float, column_deviation: float = 0.05,
+                 sparse: bool = True, **options: Any):
         super().__init__(**options)
-        self.own, self.count, self.store = own, count, store
-        self.columns = FeatureVectors(facts, width, deviation=deviation, name="columns")
-        plain = any(one["kind"] == "number" for one in facts)
-        self.numbers = keras.layers.Dense(width, use_bias=False, kernel_initializer=small(deviation), name="numbers") if plain else None
+        self.count, self.last, self.store = count, count - 1 - new, store
+        self.own = by_number(count, width, f"{self.name}_vectors", initializer=small(deviation), sparse=sparse) if own else None
+        self.bias = by_number(count, 1, f"{self.name}_bias", initializer="zeros", sparse=sparse) if bias else None
+        if store is not None:
+            self.columns = FeatureVectors(facts, width, deviation=column_deviation, name="columns")
+            start = small(column_deviation)
+            if plain := sum(one["kind"] == "number" for one in facts):
+                self.numbers = keras.layers.Dense(width, use_bias=False, kernel_initializer=start, name="numbers")
+                self.numbers.build((None, plain))
+            if bias:
+                self.level = keras.layers.Dense(1, kernel_initializer="zeros", name="level")
+                self.level.build((None, width))
+            self.dropout = keras.layers.Dropout(id_dropout)
+        for layer in (self.own, self.bias):
+            if isinstance(layer, keras.layers.Embedding):
+                layer.build(None)
+        self.built = True
 
-    def call(self, numbers: tf.Tensor) -> tf.Tensor:
-        parts, plain = self.columns(self.store(numbers))
-        if self.numbers is not None:
+    def kept(self, numbers: tf.Tensor, training: bool) -> tf.Tensor:
+        """[...] float32: 1 of those whose own vector counts, 0 of those of whom columns alone are known."""
+        there = tf.cast((numbers > 0) & (numbers <= self.last), tf.float32)
+        return tf.cast(self.dropout(there, training=training) > 0, tf.float32)  # as large as when answering
+
+    def call(self, numbers: tf.Tensor, training: bool = False, columns: Mapping[str, tf.Tensor] | None = None,
+             kept: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """`columns`: name -> values, in place of the stored ones; `kept`: what `kept` gives, where it was drawn already."""
+        own = tf.cast(self.own(numbers), self.compute_dtype) if self.own is not None else None
+        bias = tf.cast(self.bias(numbers)[..., 0], tf.float32) if self.bias is not None else None
+        if self.store is None:
+            return own, bias
+        if training and columns is None and self.count <= SPARSE_FROM and numbers.shape.rank > 1:
+            described = tf.gather(self._described(self.store(tf.range(self.count))), numbers)  # each once, and not wherever it occurs
+        else:
+            described = self._described(self.store(numbers) if columns is None else columns)
+        kept = self.kept(numbers, training) if kept is None else kept
+        if bias is not None:
+            bias = bias * kept + tf.cast(self.level(described)[..., 0], tf.float32)
+        return (described if own is None else own * tf.cast(kept, own.dtype)[..., None] + described), bias
+
+    def _described(self, columns: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        parts, plain = self.columns(columns)
+        if plain:
             parts = [*parts, self.numbers(tf.concat(plain, -1))]
-        return tf.add_n([tf.cast(part, self.compute_dtype) for part in (self.own(numbers), *parts)])
+        return tf.add_n([tf.cast(part, self.compute_dtype) for part in parts])
+
+    def all(self, training: bool = False) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """Of all, float32: [count, width] and [count]."""
+        if self.store is None:
+            return all_rows(self.own), all_rows(self.bias)[:, 0] if self.bias is not None else None
+        vectors, bias = self(tf.range(self.count), training=training)
+        return tf.cast(vectors, tf.float32), bias
 
 
 def by_number(count: int, width: int, name: str, *, initializer: Any = None, sparse: bool = True) -> Any:
@@ -285,8 +338,6 @@ def by_number(count: int, width: int, name: str, *, initializer: Any = None, spa
 
 def all_rows(layer: Any) -> tf.Tensor:
     """All vectors of such a layer, [count, width] float32."""
-    if isinstance(layer, DescribedVectors):
-        return tf.cast(layer(tf.range(layer.count)), tf.float32)
     return tf.cast(layer.variable.value if isinstance(layer, Table) else layer.embeddings, tf.float32)
 
 

@@ -75,6 +75,9 @@ class InteractionData(TableData):
     categories: list[str] = setting(list, "feature columns that hold one text or whole number each", search=True)
     lists: list[str] = setting(list, "feature columns that hold several values each: lists, or text divided by list_separator", search=True)
     list_separator: str = setting("|", "separator of the values of a list in CSV and TSV", min_length=1)
+    vectors: list[str] = setting(
+        list, "columns of data.items or data.users that hold a list of numbers each, all of one length, such as the vectors of titles that "
+        "quartet embed makes; a missing one counts as zeros", search=True)
     list_length: int = setting(8, "most values of a list that count", unit="values", ge=1, search=True)
     min_count: int = setting(1, "times that a category must occur in train to be known", unit="events", ge=1, search=True)
     min_user_events: int = setting(1, "users with fewer events in train are left out, of validation and test, too", unit="events", ge=1)
@@ -100,10 +103,12 @@ class InteractionData(TableData):
                   if getattr(self, name) and self.source != "table"]
         if self.group_by is not None:
             found.append(("group_by", "interactions are divided by data.protocol or data.split_key; groups are not looked at"))
-        kinds = [*self.numbers, *self.categories, *self.lists]
+        kinds = [*self.numbers, *self.categories, *self.lists, *self.vectors]
         twice = sorted({name for name in kinds if kinds.count(name) > 1})
         if twice:
-            found.append(("numbers", f"column {twice[0]!r} is named twice among data.numbers, data.categories and data.lists"))
+            found.append(("numbers", f"column {twice[0]!r} is named twice among data.numbers, .categories, .lists and .vectors"))
+        if self.vectors and not (self.items or self.users):
+            found.append(("vectors", "are columns of a table of items or users: name it (data.items, data.users)"))
         if self.protocol == "time" and self.time_key is None and self.source == "table" and self.split_key is None:
             found.append(("time_key", "protocol: time needs the column of the time"))
         if self.basket is not None and self.protocol != "leave_last_out":
@@ -187,9 +192,10 @@ class RankedEvaluate(Evaluate):
     exclude_seen: bool = setting(True, "leave items that the user already had out of the candidates",
                                 search="it changes what trials are judged on")
     chunk: int = setting(8192, "items scored at a time, for bounded memory", unit="items", ge=64)
-    baselines: list[Literal["popularity", "recent", "item_knn", "ease"]] = setting(
-        lambda: ["popularity", "recent", "item_knn", "ease"],
-        "models that the report compares with; recent: popularity of late, where events have times"
+    baselines: list[Literal["popularity", "recent", "item_knn", "ease", "content"]] = setting(
+        lambda: ["popularity", "recent", "item_knn", "ease", "content"],
+        "models that the report compares with; recent: popularity of late, where events have times; content: items like those of the "
+        "history by their columns, where there are any"
     )
     ease_l2: list[float] | None = setting(
         None, "regularisations tried for the baseline EASE, the best on validation is used; null: as model ease does", min_length=1

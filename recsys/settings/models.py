@@ -6,6 +6,10 @@ from pipelines.config.schema import Section, Share, WithHeads, setting
 from pipelines.config.variants import Variants
 from recsys.settings.interactions import Count
 
+ID_DROPOUT = (
+    "where data.items or data.users have some that train does not have, and columns that say what these are like: items and users that a "
+    "training step knows by their columns alone (DropoutNet, Volkovs et al. 2017); 0: what train does not have is not recommended"
+)
 LENGTH = "latest items of a history that count"
 TIED = "the vectors of the items of a history are those by which answers are scored, too"
 TASTE = (
@@ -35,6 +39,12 @@ class OfHistory(Section):
     dropout: Share = setting(0.3, "dropout", unit="share")
     tied: bool = setting(True, TIED)
     taste: bool = setting(False, TASTE)
+    id_dropout: Share = setting(0.1, ID_DROPOUT, unit="share")
+
+    @property
+    def described(self) -> tuple[str, ...]:
+        """What is known by its columns alone, too."""
+        return ("item",) if self.id_dropout else ()
 
 
 @SEQUENTIAL_MODELS.register("recsys.models.sequential:SasrecModel")
@@ -77,6 +87,12 @@ class Towers(Section):
     temperature: float = setting(0.1, "scores are cosines divided by this where normalise is on", gt=0.0)
     normalise: bool = setting(True, "vectors of both towers have length 1")
     popularity: bool = setting(True, "a bias for each item, which learns how popular it is")
+    id_dropout: Share = setting(0.1, ID_DROPOUT, unit="share")
+
+    @property
+    def described(self) -> tuple[str, ...]:
+        """What is known by its columns alone, too."""
+        return ("item", "user") if self.id_dropout else ()
 
 
 class ClosedForm(Section):
@@ -84,6 +100,7 @@ class ClosedForm(Section):
     mean nothing to it."""
 
     closed_form: ClassVar[bool] = True  # fitted to whole histories before the first step, and there is none
+    described: ClassVar[tuple[str, ...]] = ()
     decay: float | None = setting(
         None, "an item of the history counts by how many events ago it came, to minus this power: 0 all alike, 1 the latest most; null: 0, "
         "0.5, 0.75 or 1, the best on validation; without validation 0.75 of events in order, else 0", ge=0.0, le=4.0

@@ -18,9 +18,10 @@ from recsys.data.catalogue import Catalogue
 from recsys.data.features import unused
 from recsys.data.known import all_known
 from recsys.data.protocol import TRAIN, VALIDATION
-from recsys.data.requests import Request, as_flag, as_id, as_ids, parsed, requests
+from recsys.data.requests import COLUMN_MEANINGS, SUBJECTS, Request, as_flag, as_id, as_ids, column_value, parsed, requests
 from recsys.metrics.users import UserSource, unpacked, user_sources
-from recsys.models.store import finder, id_dtype, missing
+from recsys.models.base import USER
+from recsys.models.store import columns_received, columns_spec, finder, id_dtype, missing
 from recsys.settings import Retrieval, Sequential
 from recsys.tasks.interactions import Interactions
 
@@ -34,6 +35,8 @@ MEANINGS = {
     "k": "how many items are wanted; 0: as many as the run was judged with at most",
 }
 NEVER = 2**31 - 1  # no item has this number
+NOTHING = {"number": '[float("nan")]', "category": '[""]', "list": '[[""]]'}  # that a request says of a column
+FORMS: dict[str, Any] = {"number": "number", "category": "word", "list": "words"}
 
 
 class Histories(Interactions):
@@ -57,6 +60,11 @@ class Histories(Interactions):
         """Whether a history changes the answer beyond leaving its items out."""
         return True
 
+    @property
+    def columns(self) -> list[dict[str, Any]]:
+        """Facts of the columns of users that a request may say, in place of those of the table of users."""
+        return []
+
     @abstractmethod
     def training(self, catalogue: Catalogue) -> tuple[Source, dict[str, Any]]:
         """(the training examples, further facts)."""
@@ -67,13 +75,17 @@ class Histories(Interactions):
 
     def splits(self) -> Splits:
         settings = self.experiment
-        catalogue, notes = splits.load(settings.data, self.facts or None, repetitions=splits.repetitions_of(settings))
+        catalogue, notes = splits.load(settings.data, self.facts or None, repetitions=splits.repetitions_of(settings),
+                                       described=settings.model.described)
         log = catalogue.log
         if catalogue.user_ids is None or catalogue.item_ids is None or not len(catalogue.item_ids):
             raise DataError(f"{log.place}: recommending needs users and items (data.user_key, data.item_key)")
         if not self.facts:
             check_several(list(catalogue.item_ids.values[:2]), log.place, "item", "a list of recommendations")
         train, more = self.training(catalogue)
+        taken = next((one["name"] for one in catalogue.features if one["of"] == "user" and one["name"] in KEYS), None)
+        if taken is not None:
+            raise DataError(f"{settings.data.users}: requests say {taken!r} of something else; rename the column (data.users)")
         judged = user_sources(catalogue, **self.of_users)
         if judged and not self.facts:
             *scores, said = next(iter(judged.values())).basis.fallback(settings.evaluate)
@@ -121,6 +133,7 @@ class Histories(Interactions):
             "similar": tf.TensorSpec([None], item),
             "exclude_seen": tf.TensorSpec([None], tf.bool),
             "k": tf.TensorSpec([None], tf.int32),
+            **columns_spec(self.columns),
         }
 
     @property
@@ -135,8 +148,9 @@ class Histories(Interactions):
             "similar": f"tf.constant([{none}], tf.{item.name})  # no item is asked about",
             "exclude_seen": "tf.constant([True])",
             "k": f"tf.constant([{min(10, self.requests.longest)}])",
+            **{one["name"]: f"tf.constant({NOTHING[one['kind']]})  # as the table of users has it" for one in self.columns},
         }
-        return Signature(MEANINGS, examples)
+        return Signature({**MEANINGS, **{one["name"]: f"of the user: {COLUMN_MEANINGS[one['kind']]}" for one in self.columns}}, examples)
 
     def receive(self, raw: Tensors) -> Tensors:
         """Ids into numbers, name -> [batch, ...]; 0: unknown, or none."""
@@ -146,7 +160,7 @@ class Histories(Interactions):
         asked = tf.reduce_any(raw["allow"] != missing(id_dtype(self.facts["item_ids"])), -1)
         none = asked & ~tf.reduce_any(allow > 0, -1)
         allow = tf.concat([allow, tf.where(none, NEVER, 0)[:, None]], 1)
-        return {
+        examples = {
             "user": finder(self.facts["user_ids"])(raw["user"]),
             "history": find(raw["history"]),
             "allow": allow,
@@ -154,6 +168,17 @@ class Histories(Interactions):
             "exclude_seen": raw["exclude_seen"],
             "k": raw["k"],
         }
+        if self.columns:
+            examples["described"] = tf.reduce_any(tf.stack([_said(raw[one["name"]]) for one in self.columns]), 0)
+            examples |= {USER + name: value for name, value in columns_received(self.columns, raw).items()}
+        return examples
+
+
+def _said(values: tf.Tensor) -> tf.Tensor:
+    """[batch] bool: whether a request says something of a column, from [batch] float32 or string, or [batch, any] string."""
+    if values.dtype == tf.float32:
+        return tf.math.is_finite(values)
+    return tf.reduce_any(values != "", -1) if values.shape.rank == 2 else values != ""
 
 
 class ListRequests(Requests):
@@ -171,12 +196,13 @@ class ListRequests(Requests):
     def fills(self) -> dict[str, Any]:
         """What fills up lists of ids in a batch."""
         nothing = missing(id_dtype(self.input.facts["item_ids"]))
-        return {"history": nothing, "allow": nothing}
+        return {"history": nothing, "allow": nothing, **{one["name"]: "" for one in self.input.columns if one["kind"] == "list"}}
 
     def read(self, inputs: list[str]) -> Iterator[Read]:
         """Requests as JSON or in tables: a user's id, or {"user": ..., "history": [...], "allow": [...], "similar": ...,
-        "exclude_seen": false, "k": 10}."""
-        yield from requests(inputs, self._keys, "user", raw=self._asked)
+        "exclude_seen": false, "k": 10}, and columns of the user by name."""
+        subjects = {*SUBJECTS, *(one["name"] for one in self.input.columns)}
+        yield from requests(inputs, self._keys, "user", raw=self._asked, subjects=subjects)
 
     def take(self, sent: Any) -> dict[str, Any]:
         return self._asked(parsed(sent, list(self._keys), "user"))
@@ -189,12 +215,14 @@ class ListRequests(Requests):
             Field("word", "similar", "an item's id: the answer is what is most like it", needed=False),
             Field("flag", "exclude_seen", "leave out items of the history"),
             Field("number", "k", "how many items", needed=False),
+            *(Field(FORMS[one["kind"]], one["name"], "of the user", needed=False) for one in self.input.columns),
         ]
 
     @property
     def _keys(self) -> dict[str, str]:
         """What a request may say -> the raw input it is."""
-        return {str(self.input.experiment.data.user_key): "user", **{key: key for key in KEYS}}
+        return {str(self.input.experiment.data.user_key): "user", **{key: key for key in KEYS},
+                **{one["name"]: one["name"] for one in self.input.columns}}
 
     def _asked(self, request: Request) -> dict[str, Any]:
         return self._raw({self._keys[key]: value for key, value in request.items()}, self.input.raw_spec())
@@ -210,6 +238,8 @@ class ListRequests(Requests):
             row[name] = row[name] or [missing(spec[name].dtype)]
         row["exclude_seen"] = as_flag("exclude_seen", request.get("exclude_seen", self.input.experiment.evaluate.exclude_seen))
         row["k"] = self._count(request.get("k"))
+        for one in self.input.columns:
+            row[one["name"]] = column_value(one, request.get(one["name"]), self.input.experiment.data.list_separator)
         if "similar" in request:
             known = set(map(str, self.input.facts["item_ids"]))
             if str(row["similar"]) not in known:

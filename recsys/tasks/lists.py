@@ -32,6 +32,7 @@ BASIS = (
     "the item asked about",
     "popularity: nothing is known of the user or the history",
     "popularity: the user is unknown, and the model takes no history (model.history: 0)",
+    "the user's columns given",
 )
 
 NOTHING_HELD_OUT = (
@@ -77,15 +78,18 @@ class Lists(ClosedFormOutput):
         return {f"ndcg@{k}": gained / tf.gather(tf.constant(ideal), most)}
 
     def answer(self, model: Callable[[Any], Any], inputs: Any) -> Tensors:
-        """items [batch, longest cut-off] int32, scores likewise float32, fallback [batch] bool; of requests also basis [batch] int32."""
+        """items [batch, longest cut-off] int32, scores likewise float32, fallback [batch] bool; of requests also basis [batch] int32, of
+        users that are judged new [batch, any] int32, the best of the items that train does not have, where there are any."""
         outputs = model(inputs)
-        answers = {name: outputs[name] for name in ("items", "scores", "fallback")}
+        answers = {name: outputs[name] for name in ("items", "scores", "fallback", "new") if name in outputs}
         if "k" not in inputs:
             return answers
         wanted = tf.where(inputs["k"] > 0, inputs["k"], tf.shape(answers["items"])[1])
         there = tf.range(tf.shape(answers["items"])[1])[None, :] < wanted[:, None]
         given = tf.reduce_any(inputs["history"] > 0, -1)
         ours = tf.where(given & (self.input.takes_history | (inputs["user"] <= 0)), 1, 0)
+        if "described" in inputs:
+            ours = tf.where(inputs["described"] & ~given & (inputs["user"] <= 0), 5, ours)
         basis = tf.where(answers["fallback"], tf.where(given, 4, 3), tf.where(inputs["similar"] > 0, 2, ours))
         return {
             "items": tf.where(there, answers["items"], 0),
@@ -109,6 +113,7 @@ class Lists(ClosedFormOutput):
             items=len(self.facts["item_ids"]),
             chosen=spread(len(numbers), settings.sample_users),
             itself=self.experiment.model.name,
+            new=answers.get("new"),
         )
         judgement.predictions = self._predictions(answers, base, numbers)
         return judgement
@@ -174,6 +179,8 @@ class ListTask(FittedAtOnce):
             {
                 "users": len(facts["user_ids"]),
                 "items": len(facts["item_ids"]),
+                "new_items": facts.get("new_items", 0),
+                "new_users": facts.get("new_users", 0),
                 "events": facts["history_events"],
                 "k": max(settings.cutoffs),
                 "chunk": settings.chunk,

@@ -40,6 +40,11 @@ class Events(Histories):
     def takes_history(self) -> bool:
         return self.closed_form or self.experiment.model.history > 0
 
+    @property
+    def columns(self) -> list[dict[str, Any]]:
+        of_users = (one for one in self.facts["features"].values() if one["of"] == "user" and one["kind"] != "vector")
+        return [] if self.closed_form else list(of_users)
+
     def training(self, catalogue: Catalogue) -> tuple[Source, dict[str, Any]]:
         if self.closed_form:
             assert catalogue.user_ids is not None
@@ -49,7 +54,7 @@ class Events(Histories):
         users = np.repeat(np.arange(len(train.offsets) - 1, dtype=np.int32), train.counts())
         # train events stand first among those stored of a user
         at = (stored[users] + np.arange(len(users)) - train.offsets[users]).astype(index_type(int(stored[-1])))
-        self._sampler = Sampler(catalogue.counts, self.experiment.loss.power)
+        self._sampler = Sampler(catalogue.counts, self.experiment.loss.power, catalogue.new_items)
         self._shares = Held((catalogue.counts / max(1, catalogue.counts.sum())).astype(np.float32))
         arrays = {"user": users, "item": train.items, "at": at}
         return ArraySource(arrays, title=catalogue.log.place, fingerprint=f"{catalogue.log.digest}-events-{len(users)}"), {}

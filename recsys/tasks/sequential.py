@@ -120,7 +120,7 @@ class Windows(Histories):
         )
         if not len(source) and not self.facts:
             raise DataError(f"{catalogue.log.place}: no user has two events to train on; a next item needs one before it")
-        self._sampler = Sampler(catalogue.counts, self.experiment.loss.power)
+        self._sampler = Sampler(catalogue.counts, self.experiment.loss.power, catalogue.new_items)
         return source, {"targets_per_window": source.targets / max(1, len(source))}
 
     def learning(self, examples: Tensors, seed: tf.Tensor | None) -> tuple[Tensors, Tensors]:

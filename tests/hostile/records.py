@@ -108,7 +108,7 @@ FACTS: dict[str, tuple[dict[str, Any], list[tuple[str, Any]]]] = {
         ("user_ids", [1, "a"]), ("user_ids", [1, 1]), ("user_ids", [1.5]), ("user_ids", [10**30]), ("item_ids", []), ("item_ids", None),
         ("titles", ["A"]), ("titles", [1, 2]), ("features", []), ("features|age|std", 0.0), ("features|age|kind", "text"),
         ("features|genre|length", 10**9), ("features|genre|values", [1]), ("history_events", -1), ("history_events", 1e300),
-        ("divided", 3)]),
+        ("divided", 3), ("new_items", 2), ("new_items", "one"), ("new_users", -1)]),
     "recsys.sequential": ({**LISTS, "targets_per_window": 3.5}, [("targets_per_window", None), ("targets_per_window", -1.0)]),
     "recsys.bandit": (CHOSEN, [("rates", [0.1]), ("habits", [None, 1]), ("habits", {}), ("binary", "yes"), ("sharpness", -1.0),
                                ("sharpness", "x"), ("features", {}), ("item_ids", [])]),

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pipelines.config.load import from_dict
 
 ROWS = """user,item,rating,time,mood
@@ -40,3 +42,25 @@ def experiment(path: Path, task: str = "recsys.sequential", data: dict[str, Any]
         **sections,
     }
     return from_dict(values, [], check_paths=False)
+
+
+def shop(folder: Path, *, users: int = 300, items: int = 150) -> tuple[np.ndarray, np.ndarray]:
+    """People of five groups who mostly want one of five themes; a fifth of them, and of the items, in test alone.
+
+    Returns:
+        The themes [items] and groups [users], of the items i0, i1, ... and users u0, u1, ... in log.csv, items.csv and users.csv.
+    """
+    rng, lines = np.random.default_rng(0), ["user,item,time,split"]
+    themes, groups = rng.integers(0, 5, items), rng.integers(0, 5, users)
+    for user in range(users):
+        wanted = np.where(themes == groups[user], 12.0, 1.0)
+        chosen = rng.choice(items, 14, replace=False, p=wanted / wanted.sum())
+        for time, item in enumerate(chosen):
+            new = item % 5 == 4 or user % 5 == 4
+            lines.append(f"u{user},i{item},{time},{'test' if new else 'validation' if time > 11 else 'train'}")
+    table(folder, "\n".join(lines) + "\n", "log.csv")
+    things = (f"i{number},t{theme},{rng.normal():.4f}" for number, theme in enumerate(themes))
+    table(folder, "\n".join(["item,theme,price", *things]) + "\n", "items.csv")
+    people = (f"u{number},{20 + group},g{group}" for number, group in enumerate(groups))
+    table(folder, "\n".join(["user,age,group", *people]) + "\n", "users.csv")
+    return themes, groups

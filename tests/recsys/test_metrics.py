@@ -1,5 +1,7 @@
 """Metrics against scikit-learn and against definitions written out, on random cases."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -8,9 +10,9 @@ from sklearn.metrics import log_loss, ndcg_score, roc_auc_score
 from pipelines.task import intervals
 from pipelines.task.results import Judgement
 from recsys.metrics import baselines, per_user
-from recsys.metrics.ranking_metrics import new_and_known
+from recsys.metrics.ranking_metrics import New, new_and_known
 from recsys.metrics.rating_metrics import Predicted, auc, judge_clicks, judge_ratings, log_losses
-from recsys.metrics.users import COLD, Held
+from recsys.metrics.users import COLD, Basis, Held
 
 USERS, ITEMS = 60, 40
 
@@ -223,11 +225,16 @@ def test_new_users_and_new_items_are_judged_apart():
     """Of four users one is not in train; of the six held-out items two are not."""
     people = Held(np.array([1, 2, 0, 3], np.int32), np.arange(4), np.zeros(0, np.int32), np.zeros(5, np.int64),
                   np.array([1, COLD, 2, 3, COLD, 4], np.int32), np.array([0, 2, 3, 4, 6]))
-    lists = np.array([[1, 2], [1, 2], [3, 1], [1, 2]], np.int32)
+    lists = {"model": np.array([[1, 2], [1, 2], [3, 1], [1, 2]], np.int32), "popularity": np.zeros((4, 2), np.int32)}
     numbers = np.arange(4)
     rows, held, _ = people.pairs(numbers)
-    hits = {"model": per_user.hits(lists, rows, held, 4), "popularity": np.zeros((4, 2), bool)}
-    new, known, warm = new_and_known(hits, people, numbers, rows, held, 2, resamples=50)
+
+    def judged(people, numbers, rows, held, new: int = 0, shelf=None):
+        ids = SimpleNamespace(user_ids=range(3), item_ids=range(4), new_users=0, new_items=new, counts=np.zeros(5))
+        hits = {name: per_user.hits(one, rows, held, 4) for name, one in lists.items()}
+        return new_and_known(lists, hits, people, numbers, rows, held, Basis(ids, [], True), 2, resamples=50, shelf=shelf)
+
+    new, known, warm = judged(people, numbers, rows, held)
     assert [row["users"] for row in (new, known, warm)] == [1, 3, 3]
     assert [row["held-out events"] for row in (new, known, warm)] == [1, 5, 3]
     assert known["of items that train has"] == pytest.approx(3 / 5) and warm["of items that train has"] == 1.0
@@ -235,6 +242,11 @@ def test_new_users_and_new_items_are_judged_apart():
     second = 1 / np.log2(3)  # of user 2 the item stands second; user 1 has one of two, user 3 none
     assert warm["model, ndcg@2"] == pytest.approx((1.0 + second + 0.0) / 3)
     assert known["model, ndcg@2"] == pytest.approx((1 / (1 + second) + second + 0.0) / 3)
+    # of the four items the last two are new: one stands first in the list of user 2 alone, though by itself it is on that of user 3, too
+    new, known, warm, cold, alone = judged(people, numbers, rows, held, 2, New(np.array([[3, 4]] * 4), {"content": np.array([[4, 3]] * 4)}))
+    assert warm["users"] == 2 and warm["model, ndcg@2"] == pytest.approx((1.0 + second) / 2)
+    assert [cold["users"], cold["held-out events"], cold["of items that train has"]] == [2, 2, 0.0] and cold["model, ndcg@2"] == 0.5
+    assert alone["model, ndcg@2"] == pytest.approx((1 + second) / 2) == alone["content, ndcg@2"] == pytest.approx(alone["chance, ndcg@2"])
     one = np.array([1], np.int32)
     everything = Held(one, np.arange(1), people.visible, np.zeros(2, np.int64), one, np.array([0, 1]))
-    assert new_and_known(hits, everything, np.array([0]), np.array([0]), np.array([1]), 2, resamples=50) == []
+    assert judged(everything, np.array([0]), np.array([0]), np.array([1])) == []

@@ -94,7 +94,7 @@ def test_histories_and_answers_have_vectors_of_their_own_unless_tied():
         model = SEQUENTIAL_MODELS.build(settings, sampled=False, users=3, items=20, events=9, k=5, chunk=64)
         nothing = tf.zeros([1, 6], tf.int32)
         model({"history": nothing, "positive": nothing, "negatives": nothing[0]})
-        same = np.array_equal(model.catalogue()[0], model.vectors.embeddings)
+        same = np.array_equal(model.catalogue()[0], model.vectors.own.embeddings)
         assert same == tied and sum("answer_vectors" in weight.path for weight in model.weights) == (not tied)
 
 
@@ -122,7 +122,7 @@ def test_features_of_items_add_to_their_vectors(tied):
     told = model.catalogue()[0].numpy()
     changed = np.abs(told - bare).max(1) > 1e-4
     assert changed.tolist() == [False, True, True, False, True]
-    np.testing.assert_allclose(model.answers(tf.range(5)), told, atol=1e-6)
-    drama, war = model.answers.columns.embeddings[1].embeddings.numpy()[1:]
+    np.testing.assert_allclose(model.answers(tf.range(5))[0], told, atol=1e-6)
+    drama, war = model.answers.columns.layers[1].embeddings.numpy()[1:]
     np.testing.assert_allclose((told - bare)[2], (drama + war) / 2, atol=1e-6)
     assert (model.answers is model.vectors) == tied
