@@ -43,7 +43,8 @@ def check_interactions(experiment: Experiment, progress: Callable[[int, int], No
     findings += _times(log, data)
     if isinstance(data, LoggedData):
         findings += _logged(log)
-    catalogue, notes = load(lenient, repetitions=repetitions_of(experiment))
+    catalogue, notes = load(lenient, repetitions=repetitions_of(experiment),
+                            described=getattr(experiment.model, "described", ()))  # type: ignore[attr-defined]
     findings += _cold(catalogue.items, catalogue.users, catalogue.parts, catalogue.log)
     findings += _leaks(catalogue.log, catalogue.parts, data)
     findings.append(Finding("note", notes[0]))

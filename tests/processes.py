@@ -118,6 +118,12 @@ def run(*arguments: object, cwd: Path = ROOT, env: Mapping[str, str] | None = No
     return subprocess.CompletedProcess(process.args, process.wait(), out, errors)
 
 
+def asked(request: Any, name: str) -> set[Any]:
+    """The values of a parameter in those tests of a fixture's module that are to run: what a fixture for all of them has to make."""
+    return {item.callspec.params[name] for item in request.session.items
+            if item.module is request.module and name in getattr(item, "callspec", types.SimpleNamespace(params={})).params}
+
+
 @functools.cache
 def _server() -> subprocess.Popen:
     """The process of this test process that forks; it ends with it, and with it what still runs."""

@@ -36,7 +36,7 @@ CASES = {
                   "model": {"name": "hstu", "length": 16, "width": 8, "depth": 1, "heads": 2, "dropout": 0.2, "taste": True}},
     "retrieval": {"task": "recsys.retrieval", "data": SHOP, "train": SGD, "loss": {"negatives": 10},
                   "model": {"name": "towers", "width": 8, "history": 3}},
-    "ranking": {"task": "recsys.ranking", "data": {**MADE, "categories": ["theme"]}, "train": SGD,
+    "ranking": {"task": "recsys.ranking", "data": {**SHOP, "rating_key": "rating"}, "train": SGD,
                 "model": {"name": "dcn", "width": 4, "hidden": [8], "history": 4, "dropout": 0.1}},
     "choices": {"task": "recsys.bandit", "train": SGD,
                 "data": {"source": "synthetic", "time_key": "time", "numbers": ["x0", "x1"], "categories": ["device"], "limit": 1500},
@@ -116,9 +116,10 @@ np.savez(sys.argv[1], **found)
 
 
 @pytest.fixture(scope="module")
-def weights(tmp_path_factory) -> list[dict[str, np.ndarray]]:
+def weights(request, tmp_path_factory) -> list[dict[str, np.ndarray]]:
     """Of one device, of two, and of a mesh: case -> weights, averages, tables and sums of the scores."""
-    folder, cases, found = tmp_path_factory.mktemp("weights"), dict(CASES), []
+    folder, found, asked = tmp_path_factory.mktemp("weights"), [], processes.asked(request, "case")
+    cases = {name: case for name, case in CASES.items() if name in asked}
     texts = [" ".join(WORDS[(number * 5 + place) % 6] for place in range(1 if number % 7 else 4)) for number in range(44)]
     (folder / "texts.tsv").write_text("\n".join(["text\tlabel", *(f"{text}\t{number % 2}" for number, text in enumerate(texts))]) + "\n")
     numbers_made.pairs(folder, 60)

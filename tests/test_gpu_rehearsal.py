@@ -13,7 +13,7 @@ import yaml
 
 from pipelines.config.registry import tasks
 from tests import contract_cases, numbers_made, processes
-from tests.contract_cases import IMAGE_NUMBERS, MADE, PAIRS, SOUND_NUMBERS, TEXT_NUMBERS
+from tests.contract_cases import IMAGE_NUMBERS, PAIRS, SOUND_NUMBERS, TEXT_NUMBERS
 from tests.encoders import tiny
 from tests.finished_run import ROOT
 from tests.recsys import small_tables
@@ -25,7 +25,10 @@ COMMANDS, TRANSCRIPTION = "speech/quickstart", "speech/yes_no_ctc"
 FEW, WORDS = ("data.limit=40",), "tokens={name: words}"
 SPOKEN = (*FEW, "data.source=synthetic", "data.name=null", "data.words=[]", "data.test_last=null", "data.test=0.2",
           "tokens.unit=characters")
-RANKING = f"task: recsys.ranking{MADE}model: {{width: 4, hidden: [8]}}"
+RANKING = """
+task: recsys.ranking
+data: {source: table, path: '', time_key: time, split_key: split, rating_key: rating, categories: [theme, group]}
+"""
 SHOP = ("data.path=MADE/log.csv", "data.items=MADE/items.csv", "data.users=MADE/users.csv")
 LATER = "\ntask: recsys.sequential\ndata: {source: table, path: '', time_key: time, split_key: split, categories: [theme]}\n"
 
@@ -98,8 +101,8 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "vision.detection/yolox": (contract_cases.BOXES, ("data.path=MADE/boxes/boxes.csv", "model={name: yolox, weights: null}")),
     "recsys.retrieval/towers": (contract_cases.RETRIEVAL, (*SHOP, "loss={negatives: 8, hard: 4}")),
     "recsys.bandit/policy": (contract_cases.CHOICES, ("model.hidden=[8]",)),
-    "recsys.ranking/dcn": (RANKING, ("model.name=dcn", "model.history=5")),
-    "recsys.ranking/dlrm": (RANKING, ("model.name=dlrm",)),
+    "recsys.ranking/dcn": (RANKING, (*SHOP, "model={name: dcn, width: 4, hidden: [8], history: 5}")),
+    "recsys.ranking/dlrm": (RANKING, (*SHOP, "model={name: dlrm, width: 4, hidden: [8]}")),
 }
 # whose models are those of classes, under another loss and last layer: one of each is rehearsed
 LIKE_CLASSES = {"nlp.regression": "nlp.classification", "nlp.pair_regression": "nlp.pair_classification",
@@ -158,9 +161,10 @@ def prepared(folder: Path) -> dict[str, tuple[str, list[str]]]:
 
 
 @pytest.fixture(scope="module")
-def rehearsed(tmp_path_factory) -> dict[str, dict]:
+def rehearsed(request, tmp_path_factory) -> dict[str, dict]:
     """Name -> what came of it; all in one process, so that TensorFlow is imported once."""
-    cases = prepared(tmp_path_factory.mktemp("rehearsal"))
+    asked = processes.asked(request, "name")
+    cases = {name: case for name, case in prepared(tmp_path_factory.mktemp("rehearsal")).items() if name in asked}
     done = processes.run("-m", "tests.rehearsal", json.dumps(cases), check=True, timeout=900)
     return {line["name"]: line for line in map(json.loads, done.stdout.splitlines())}
 

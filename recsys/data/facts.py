@@ -33,10 +33,13 @@ class Feature(Record):
 
 
 class EventFacts(Facts):
-    """Of all tasks here."""
+    """Of all tasks here. The last `new_items` of `item_ids` and `new_users` of `user_ids` are not in train, but in the tables of items and
+    users."""
 
     user_ids: Ids | None = None
     item_ids: Ids | None = None
+    new_items: Count = 0
+    new_users: Count = 0
     titles: list[Text] | None = None
     features: dict[Name, Feature]
     history_events: Count
@@ -50,25 +53,17 @@ class EventFacts(Facts):
             ids = getattr(self, name)
             if ids is not None and len(set(ids)) < len(ids):
                 raise ValueError(f"{name}: an id is there twice")
+        for of, ids in (("items", self.item_ids), ("users", self.user_ids)):
+            if getattr(self, f"new_{of}") and getattr(self, f"new_{of}") >= len(ids or ()):
+                raise ValueError(f"new_{of}: train has none of them")
         if self.titles is not None and len(self.titles) != len(self.item_ids or ()):
             raise ValueError(f"titles: {len(self.titles)} for {len(self.item_ids or ())} items")
         return self
 
 
 class ListFacts(EventFacts):
-    """Of `item_ids` and `user_ids` the last `new_items` and `new_users` are not in train, but in the tables of items and users."""
-
     user_ids: Ids
     item_ids: Annotated[Ids, Field(min_length=1)]
-    new_items: Count = 0
-    new_users: Count = 0
-
-    @model_validator(mode="after")
-    def _some_known(self) -> Any:
-        for of, ids in (("items", self.item_ids), ("users", self.user_ids)):
-            if getattr(self, f"new_{of}") >= max(1, len(ids)) and getattr(self, f"new_{of}"):
-                raise ValueError(f"new_{of}: train has none of them")
-        return self
 
 
 class WindowFacts(ListFacts):

@@ -175,11 +175,13 @@ def calibration(predictions: np.ndarray, true: np.ndarray, bins: int = BINS) -> 
 
 
 def thirds(groups: Mapping[str, np.ndarray]) -> list[tuple[str, np.ndarray]]:
-    """(label, mask [n]) of the lowest, middle and highest third of each count, by examples; bounds stand in the label."""
+    """(label, mask [n]) of the lowest, middle and highest third of each count, by examples, those of 0 by themselves; bounds stand in the
+    label."""
     rows = []
     for name, counts in groups.items():
-        cuts = np.quantile(counts, [1 / 3, 2 / 3]) if len(counts) else [0, 0]
-        bounds = [(-1.0, cuts[0]), (cuts[0], cuts[1]), (cuts[1], float("inf"))]
+        some = counts[counts > 0]
+        cuts = np.quantile(some, [1 / 3, 2 / 3]) if len(some) else [0, 0]
+        bounds = [(-1.0, 0.0), (0.0, cuts[0]), (cuts[0], cuts[1]), (cuts[1], float("inf"))]
         for low, high in bounds:
             mask = (counts > low) & (counts <= high)
             if mask.any():

@@ -11,7 +11,7 @@ import keras_rs
 import tensorflow as tf
 
 from recsys.data.known import ALL, AROUND, BEFORE
-from recsys.models.store import FeatureStore, FeatureVectors, HistoryStore, by_number, feature_spec, small
+from recsys.models.store import FeatureStore, FeatureVectors, HistoryStore, KeptIds, by_number, feature_spec, small
 
 HISTORY_VALUES = {"residual": "float32", "time": "int64"}
 LAG = 3.0  # scale of the logarithm of a rating's age, s, in the plain mean of recent ratings
@@ -26,7 +26,7 @@ class RankingModel(keras.Model):
 
     Args:
         settings: the model section.
-        users, items: known ones; 0 where the data have no such ids.
+        users, items: known ones; 0 where the data have no such ids. The last `new_users` and `new_items` by their columns alone.
         events: ratings in the history store; 0 for none.
         features: facts of the feature columns.
         mean: the answer before anything is known of an example: the mean rating, or the logit of the share of clicks.
@@ -45,6 +45,8 @@ class RankingModel(keras.Model):
         mean: float,
         scale: float = 1.0,
         timeless: bool = False,
+        new_users: int = 0,
+        new_items: int = 0,
     ):
         super().__init__(name=settings.name)
         self.timeless, self.scale = timeless, scale
@@ -59,6 +61,8 @@ class RankingModel(keras.Model):
             self.user_vectors, self.user_bias = _ids(users, width, "user")
         if items:
             self.item_vectors, self.item_bias = _ids(items, width, "item")
+        self.kept = {of: KeptIds(count + 1, new, settings.id_dropout if new else 0.0, name=f"kept_{of}s")
+                     for of, count, new in (("user", users, new_users), ("item", items, new_items))}
         self.stores = {
             of: FeatureStore(spec, name=f"{of}_features")
             for of, count in (("user", users), ("item", items))
@@ -84,19 +88,19 @@ class RankingModel(keras.Model):
 
     def call(self, inputs: dict[str, tf.Tensor], training: bool = False) -> tf.Tensor:
         vectors, numbers, total = [], [], tf.constant(0.0)
-        values = dict(inputs)
+        values, kept = dict(inputs), {}
         for of, table, bias in (("user", self.user_vectors, self.user_bias), ("item", self.item_vectors, self.item_bias)):
             if table is None:
                 continue
-            known = tf.cast(inputs[of] > 0, self.compute_dtype)[:, None]
-            vectors.append(tf.cast(table(inputs[of]), self.compute_dtype) * known)
-            total += tf.cast(bias(inputs[of]), tf.float32)[:, 0] * tf.cast(known[:, 0], tf.float32)
+            kept[of] = self.kept[of](inputs[of], training=training)
+            vectors.append(tf.cast(table(inputs[of]), self.compute_dtype) * tf.cast(kept[of], self.compute_dtype)[:, None])
+            total += tf.cast(bias(inputs[of]), tf.float32)[:, 0] * kept[of]
             if of in self.stores:
                 values |= self.stores[of](inputs[of])
         more, numbers = self.features(values)
         vectors += more
         if self.history is not None:
-            attended, sums = self._history(inputs)
+            attended, sums = self._history(inputs, tf.cast(kept["item"], self.compute_dtype)[:, None])
             vectors.append(attended)
             numbers += sums
         vectors = [self.dropout(vector, training=training) for vector in vectors]
@@ -112,7 +116,7 @@ class RankingModel(keras.Model):
         """What vectors [batch, width] each and numbers [batch, any], None where there are none, say together: [batch, any]."""
         raise NotImplementedError
 
-    def _history(self, inputs: dict[str, tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    def _history(self, inputs: dict[str, tf.Tensor], kept: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Attention of the item to the user's earlier ratings, each as what it was above or below its biases.
 
         Returns the weighted sum of value vectors [batch, width], and as numbers [batch, 1]: the weighted sum of the residuals,
@@ -134,7 +138,7 @@ class RankingModel(keras.Model):
         residual = tf.where(there, tf.gather(tf.convert_to_tensor(store.values["residual"]), places), 0.0)
         lag = tf.abs(now[:, None] - tf.gather(times, places))
         age = tf.math.log1p(tf.cast(tf.zeros_like(lag) if self.timeless else lag, tf.float32))
-        query = tf.cast(self.query(inputs["item"]), self.compute_dtype) + self._features_of(self.query_features, inputs["item"])
+        query = tf.cast(self.query(inputs["item"]), self.compute_dtype) * kept + self._features_of(self.query_features, inputs["item"])
         keys = tf.cast(self.key(items), self.compute_dtype) + self._features_of(self.key_features, items)
         scores = tf.cast(tf.einsum("bw,blw->bl", query, keys), tf.float32) + tf.cast(self.age, tf.float32) * age
         scores = tf.where(there, scores, -1e9)

@@ -254,10 +254,29 @@ class FeatureVectors(keras.layers.Layer):
         return vectors, numbers
 
 
+class KeptIds(keras.layers.Layer):
+    """[...] float32 of numbers: 1 of those whose own vector counts, 0 of those of whom columns alone are known: the unknown, those that
+    train does not have, and while learning a share of the others (DropoutNet, Volkovs et al. 2017).
+
+    Args:
+        count: with the unknown one; the last `new` are not in train.
+        rate: the share.
+    """
+
+    def __init__(self, count: int, new: int, rate: float, **options: Any):
+        super().__init__(**options)
+        self.last, self.dropout = count - 1 - new, keras.layers.Dropout(rate)
+        self.built = True
+
+    def call(self, numbers: tf.Tensor, training: bool = False) -> tf.Tensor:
+        there = tf.cast((numbers > 0) & (numbers <= self.last), tf.float32)
+        return tf.cast(self.dropout(there, training=training) > 0, tf.float32)  # as large as when answering
+
+
 class EntityVectors(keras.layers.Layer):
     """Vectors of items or users by number, [..., width]: each one's own, and what its columns add; and biases [...] likewise.
 
-    Of those that train does not have, and while learning of a share `id_dropout` of the others, columns alone say what they are like.
+    Of some columns alone say what they are like, see `KeptIds`.
 
     Args:
         count: with the unknown one; the last `new` are not in train.
@@ -271,7 +290,7 @@ class EntityVectors(keras.layers.Layer):
                  own: bool = True, bias: bool = False, id_dropout: float = 0.0, deviation: float, column_deviation: float = 0.05,
                  sparse: bool = True, **options: Any):
         super().__init__(**options)
-        self.count, self.last, self.store = count, count - 1 - new, store
+        self.count, self.store = count, store
         self.own = by_number(count, width, f"{self.name}_vectors", initializer=small(deviation), sparse=sparse) if own else None
         self.bias = by_number(count, 1, f"{self.name}_bias", initializer="zeros", sparse=sparse) if bias else None
         if store is not None:
@@ -283,16 +302,11 @@ class EntityVectors(keras.layers.Layer):
             if bias:
                 self.level = keras.layers.Dense(1, kernel_initializer="zeros", name="level")
                 self.level.build((None, width))
-            self.dropout = keras.layers.Dropout(id_dropout)
+            self.kept = KeptIds(count, new, id_dropout, name="kept")
         for layer in (self.own, self.bias):
             if isinstance(layer, keras.layers.Embedding):
                 layer.build(None)
         self.built = True
-
-    def kept(self, numbers: tf.Tensor, training: bool) -> tf.Tensor:
-        """[...] float32: 1 of those whose own vector counts, 0 of those of whom columns alone are known."""
-        there = tf.cast((numbers > 0) & (numbers <= self.last), tf.float32)
-        return tf.cast(self.dropout(there, training=training) > 0, tf.float32)  # as large as when answering
 
     def call(self, numbers: tf.Tensor, training: bool = False, columns: Mapping[str, tf.Tensor] | None = None,
              kept: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor | None]:
@@ -301,11 +315,12 @@ class EntityVectors(keras.layers.Layer):
         bias = tf.cast(self.bias(numbers)[..., 0], tf.float32) if self.bias is not None else None
         if self.store is None:
             return own, bias
-        if training and columns is None and self.count <= SPARSE_FROM and numbers.shape.rank > 1:
-            described = tf.gather(self._described(self.store(tf.range(self.count))), numbers)  # each once, and not wherever it occurs
+        places = numbers.shape.num_elements() or (SPARSE_FROM if numbers.shape.rank > 1 else 0)
+        if training and columns is None and self.count <= places:  # each once, and not wherever it occurs
+            described = tf.gather(self._described(self.store(tf.range(self.count))), numbers)
         else:
             described = self._described(self.store(numbers) if columns is None else columns)
-        kept = self.kept(numbers, training) if kept is None else kept
+        kept = self.kept(numbers, training=training) if kept is None else kept
         if bias is not None:
             bias = bias * kept + tf.cast(self.level(described)[..., 0], tf.float32)
         return (described if own is None else own * tf.cast(kept, own.dtype)[..., None] + described), bias

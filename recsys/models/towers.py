@@ -68,8 +68,8 @@ class TowersModel(ListModel):
         """[batch, width] float32, divided by the temperature where vectors are normalised."""
         there = tf.cast(history > 0, tf.float32)[..., None]
         known = tf.cast(users > 0, tf.float32)
-        if self.described:
-            known = self.user.kept(users, training)
+        if self.user is not None and self.described:
+            known = self.user.kept(users, training=training)
             if training:  # of half of those whose id does not count nothing but the columns is known
                 there *= tf.maximum(known, tf.cast(self.stranger(tf.ones_like(known), training=True) > 0, tf.float32))[:, None, None]
         x = tf.zeros([tf.shape(users)[0], self.settings.width])

@@ -8,7 +8,7 @@ from recsys.settings.interactions import Count
 
 ID_DROPOUT = (
     "where data.items or data.users have some that train does not have, and columns that say what these are like: items and users that a "
-    "training step knows by their columns alone (DropoutNet, Volkovs et al. 2017); 0: what train does not have is not recommended"
+    "training step knows by their columns alone (DropoutNet, Volkovs et al. 2017); 0: what train does not have is unknown"
 )
 LENGTH = "latest items of a history that count"
 TIED = "the vectors of the items of a history are those by which answers are scored, too"
@@ -172,6 +172,12 @@ class Dcn(Section):
     hidden: list[Count] = setting(lambda: [64, 32], "units of the deep part", min_length=1)
     dropout: Share = setting(0.2, "dropout in the deep part and on embeddings", unit="share")
     history: int = setting(0, "attend to this many earlier ratings of the user (needs user, item and rating); 0: none", unit="items", ge=0)
+    id_dropout: Share = setting(0.2, ID_DROPOUT, unit="share")
+
+    @property
+    def described(self) -> tuple[str, ...]:
+        """What is known by its columns alone, too."""
+        return ("item", "user") if self.id_dropout else ()
 
 
 @RANKING_MODELS.register("recsys.models.ranking:DlrmModel")
@@ -184,6 +190,12 @@ class Dlrm(Section):
     hidden: list[Count] = setting(lambda: [64, 32], "units of the top network", min_length=1)
     dropout: Share = setting(0.2, "dropout in the top network and on embeddings", unit="share")
     history: int = setting(0, "attend to this many earlier ratings of the user (needs user, item and rating); 0: none", unit="items", ge=0)
+    id_dropout: Share = setting(0.2, ID_DROPOUT, unit="share")
+
+    @property
+    def described(self) -> tuple[str, ...]:
+        """What is known by its columns alone, too."""
+        return ("item", "user") if self.id_dropout else ()
 
 
 @RANKING_MODELS.register("recsys.models.closed_form:FactorsModel")
@@ -195,6 +207,7 @@ class Factors(Section):
 
     name: Literal["factors"]
     closed_form: ClassVar[bool] = True
+    described: ClassVar[tuple[str, ...]] = ()
     history: ClassVar[int] = 0
     rank: int = setting(16, "factors of a user and an item", ge=1, le=256)
     l2: float | None = setting(

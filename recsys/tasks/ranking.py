@@ -34,7 +34,7 @@ class Rating(ClosedFormOutput):
     def answers(self) -> Answers:  # type: ignore[override]
         return Answers({
             "prediction": "the probability of a click" if self.input.clicks else "the rating",
-            "known": "user and item both occur in the training data; what is unknown counts as average"})
+            "known": "user and item both occur in the training data, or in their tables; what is unknown counts as average"})
 
     @property
     def scale(self) -> float:
@@ -114,6 +114,7 @@ class RankingTask(FittedAtOnce):
         facts = self.facts
         label = facts["label"]["mean"]
         mean = float(np.log(label / (1 - label))) if self.input.clicks and 0 < label < 1 else label
+        new = {} if self.input.closed_form else {name: facts.get(name, 0) for name in ("new_users", "new_items")}
         model: keras.Model = RANKING_MODELS.build(
             self.experiment.model,
             users=len(facts.get("user_ids", ())),
@@ -123,6 +124,7 @@ class RankingTask(FittedAtOnce):
             mean=mean,
             scale=self.output.scale,
             timeless=known.timeless(self.experiment.data),
+            **new,
         )
         model(self._example())
         if self.input.catalogue is not None and self.input.biases is not None and not self.input.closed_form:

@@ -45,19 +45,20 @@ def experiment(path: Path, task: str = "recsys.sequential", data: dict[str, Any]
 
 
 def shop(folder: Path, *, users: int = 300, items: int = 150) -> tuple[np.ndarray, np.ndarray]:
-    """People of five groups who mostly want one of five themes; a fifth of them, and of the items, in test alone.
+    """People of five groups who mostly want one of five themes, by which ratings go; a fifth of them, and of the items, in test alone.
 
     Returns:
         The themes [items] and groups [users], of the items i0, i1, ... and users u0, u1, ... in log.csv, items.csv and users.csv.
     """
-    rng, lines = np.random.default_rng(0), ["user,item,time,split"]
+    rng, lines = np.random.default_rng(0), ["user,item,time,split,rating"]
     themes, groups = rng.integers(0, 5, items), rng.integers(0, 5, users)
     for user in range(users):
         wanted = np.where(themes == groups[user], 12.0, 1.0)
         chosen = rng.choice(items, 14, replace=False, p=wanted / wanted.sum())
         for time, item in enumerate(chosen):
             new = item % 5 == 4 or user % 5 == 4
-            lines.append(f"u{user},i{item},{time},{'test' if new else 'validation' if time > 11 else 'train'}")
+            part, rating = "test" if new else "validation" if time > 11 else "train", themes[item] + rng.normal() / 4
+            lines.append(f"u{user},i{item},{time},{part},{rating:.2f}")
     table(folder, "\n".join(lines) + "\n", "log.csv")
     things = (f"i{number},t{theme},{rng.normal():.4f}" for number, theme in enumerate(themes))
     table(folder, "\n".join(["item,theme,price", *things]) + "\n", "items.csv")

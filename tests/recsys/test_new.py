@@ -76,6 +76,13 @@ def test_what_the_model_does_not_know_by_columns_is_left_out(tmp_path):
     assert not made.new_items and made.new_users == 2
 
 
+def test_a_column_of_users_is_not_named_as_what_requests_say(tmp_path):
+    users = table(tmp_path, "user,k\n7,1\n9,2\n12,3\n", "users.csv")
+    known = experiment(table(tmp_path), "recsys.retrieval", data={"users": str(users), "numbers": ["k"]})
+    with pytest.raises(DataError, match=r"users.csv: requests say 'k' of something else; rename the column .data.users."):
+        task_class("recsys.retrieval")(known).splits()
+
+
 def test_vectors_are_lists_of_numbers_of_one_length(tmp_path):
     def made(rows, name="items.parquet"):
         whole = pa.table({"item": ["a", "b", "z"], "vector": pa.array(rows)})
@@ -188,6 +195,28 @@ def ran(tmp_path_factory):
     run = RunFolder(folder / "runs" / "shop")
     report = train(settings, run, Call("shop", task_class("recsys.retrieval"), quiet=True))
     return load_run(run, where="cpu"), report, themes, groups
+
+
+@pytest.mark.slow(seconds=15)
+def test_the_rating_of_a_new_item_is_that_of_its_kind(tmp_path):
+    from pipelines.serving.load import load_run
+    from pipelines.serving.predict import Predictor
+
+    themes, _ = shop(tmp_path)
+    settings = from_dict({
+        "task": "recsys.ranking",
+        "data": {"source": "table", "path": str(tmp_path / "log.csv"), "rating_key": "rating", "time_key": "time", "split_key": "split",
+                 "items": str(tmp_path / "items.csv"), "users": str(tmp_path / "users.csv"), "categories": ["theme", "group"]},
+        "model": {"name": "dcn", "width": 4, "hidden": [8], "history": 5},
+        "evaluate": {"bootstrap": 100}, "monitor": {"tensorboard": False},
+        "train": {"epochs": 20, "batch_size": 256, "precision": "float32", "devices": "cpu", "learning_rate": {"peak": 0.01}},
+    }, [])
+    run = RunFolder(tmp_path / "runs" / "ratings")
+    report = train(settings, run, Call("ratings", task_class("recsys.ranking"), quiet=True))
+    (new,) = [row for row in report["tables"]["test/by_group"] if row["group"] == "item's events in train 0"]
+    assert new["rmse"] < 0.6  # 0.25 is noise; themes spread 1.4
+    known, unknown = Predictor(load_run(run, where="cpu")).predict(["u3,i4", "u3,i900"])
+    assert known.values["known"] and abs(known.values["prediction"] - themes[4]) < 0.8 and not unknown.values["known"]
 
 
 def listed(one):
