@@ -47,7 +47,7 @@ def check_interactions(experiment: Experiment, progress: Callable[[int, int], No
                             described=getattr(experiment.model, "described", ()))  # type: ignore[attr-defined]
     findings += _cold(catalogue.items, catalogue.users, catalogue.parts, catalogue.log)
     findings += _leaks(catalogue.log, catalogue.parts, data)
-    findings.append(Finding("note", notes[0]))
+    findings += [Finding("note", text) for text in (notes[0], *catalogue.said_of_new())]
     if experiment.task in ("recsys.retrieval", "recsys.sequential"):  # type: ignore[attr-defined]
         findings += [Finding("warning", text) for text in unused(catalogue.features)]
     splits = {}

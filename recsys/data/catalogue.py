@@ -109,6 +109,11 @@ class Catalogue:
         ranks[list(parts)] = np.arange(len(parts))
         return np.where(self.users > 0, ranks[self.parts], np.int8(-1))
 
+    def said_of_new(self) -> list[str]:
+        """How many items and users train does not have, in sentences."""
+        return [f"{count:,} {of} of data.{of} are not in train: their columns say what they are like"
+                for of, count in (("items", self.new_items), ("users", self.new_users)) if count]
+
     def facts(self) -> dict[str, Any]:
         """JSON values for the run: ids, titles, features."""
         facts: dict[str, Any] = {}

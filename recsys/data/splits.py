@@ -46,9 +46,7 @@ def load(data: InteractionData, known: dict[str, Any] | None = None, *, repetiti
     log, parts = _frequent(log, parts, data, notes)
     catalogue = build_catalogue(log, parts, data, known, described)
     cold = {name: int(np.sum(catalogue.items[parts == number] == 0)) for number, name in enumerate(NAMES) if number != TRAIN}
-    for of in ("items", "users"):
-        if count := getattr(catalogue, f"new_{of}"):
-            notes.append(f"{count:,} {of} of data.{of} are not in train: their columns say what they are like")
+    notes += catalogue.said_of_new()
     for name, count in cold.items():
         if count and catalogue.item_ids is not None:
             notes.append(f"{count:,} of {int(np.sum(parts == NAMES.index(name))):,} {name} events are of items that train does not have")

@@ -28,15 +28,16 @@ class TowersModel(ListModel):
         self.stores = {of: FeatureStore(feature_spec(features, of, count), name=f"{of}_columns")
                        for of, count in (("user", users), ("item", items)) if self.facts[of]}
 
-        def vectors(name: str, of: str, **more: Any) -> EntityVectors:
+        def vectors(name: str, of: str, columns: bool = True, **more: Any) -> EntityVectors:
             count, new = (users, self.new_users) if of == "user" else (items, self.new_items)
             rate = settings.id_dropout if new or of == "user" else 0.0  # a request may describe a new user
-            return EntityVectors(count + 1, width, new=new, store=self.stores.get(of), facts=self.facts[of], deviation=0.1,
-                                 id_dropout=rate, name=name, **more)
+            return EntityVectors(count + 1, width, new=new, store=self.stores.get(of) if columns else None, facts=self.facts[of],
+                                 deviation=0.1, id_dropout=rate, name=name, **more)
 
         self.user = vectors("user", "user", own=settings.user_id) if settings.user_id or self.facts["user"] else None
         self.item = vectors("item", "item", bias=settings.popularity)
-        self.history = vectors("history", "item") if settings.history else None
+        # what the items of a history are like says little beside which they are, and costs as much again
+        self.history = vectors("history", "item", columns=bool(self.new_items)) if settings.history else None
         sizes = [*settings.hidden, width] if settings.hidden else []
         self.towers = {
             of: [
