@@ -207,9 +207,8 @@ class Basis:
             return self.popular(final=final)
         if name == "recent":
             return self._recent(settings, final)
-        if name == "content":  # what items are like is not learned from who had them
-            return self.scores(name, settings) if final else content.fit(
-                self.catalogue.features, self.catalogue.item_features, self.counts, self.value(settings), timely=self.timely)
+        if name == "content":
+            return self.scores(name, settings) if final else self._content(settings)
         if final:
             chosen: Any = self.scores(name, settings)
             return None if chosen is None else self.fit(chosen.settings, settings, final=True)
@@ -226,6 +225,14 @@ class Basis:
         value = self.value(settings) if len(every) > 1 else None
         fitted: Scores = max(every, key=value) if value else every[0]
         self.notes.append(f"Baseline {described(fitted)}, {'chosen on validation' if self.validation else 'as it is by default'}")  # type: ignore[arg-type]
+        return fitted
+
+    def _content(self, settings: RankedEvaluate) -> content.Content | None:
+        """What items are like is not learned from who had them: it is the same whatever may be learned from."""
+        fitted = content.fit(self.catalogue.features, self.catalogue.item_features, self.counts, self.value(settings), timely=self.timely)
+        if fitted is not None:
+            self.notes.append(f"Baseline content: by the columns of items, decay {fitted.decay:g}, "
+                              f"{'chosen on validation' if self.validation else 'as it is by default'}")
         return fitted
 
     def popular(self, *, final: bool) -> np.ndarray:

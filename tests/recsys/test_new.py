@@ -234,7 +234,9 @@ class TestARun:
         assert alone["model, ndcg@10"] > 1.5 * alone["chance, ndcg@10"] and alone["content, ndcg@10"] > 1.2 * alone["chance, ndcg@10"]
         everything = rows["items that train does not have"]
         assert everything["model, ndcg@10"] > 2 * everything["item_knn, ndcg@10"] and everything["of items that train has"] == 0.0
-        assert any("not in train: their columns say" in note for note in report["notes"])
+        notes = report["notes"]
+        assert sum("not in train: their columns say" in note for note in notes) == 2
+        assert sum(note.startswith("Baseline content: by the columns of items, decay ") for note in notes) == 1
 
     def test_a_request_says_what_is_known_of_a_user(self, ran, tmp_path):
         from pipelines.serving.predict import Predictor
