@@ -68,8 +68,8 @@ class Held:
 def held_out(catalogue: Catalogue, part: int) -> Held | None:
     """The users who have events in a part; what came in earlier parts is visible. None where there are none.
 
-    Of users whom train does not have nothing is visible, also where validation has events of theirs: the run does not know them, so
-    they are answered, and judged, without a history.
+    Of users whom the run does not know nothing is visible, also where validation has events of theirs: they are answered, and judged,
+    without a history.
     """
     log, parts = catalogue.log, catalogue.parts
     assert log.users is not None and log.user_ids is not None
@@ -338,7 +338,7 @@ def titles_of(catalogue: Catalogue) -> list[str]:
 def train_users(catalogue: Catalogue, count: int, *, length: int | None, exclude_seen: bool, timely: bool) -> UserSource:
     """At most `count` users of train, evenly apart, with their train events and nothing held out."""
     assert catalogue.user_ids is not None
-    held = trained(catalogue, np.asarray(spread(len(catalogue.user_ids), count), np.int32) + 1)
+    held = trained(catalogue, np.asarray(spread(len(catalogue.user_ids) - catalogue.new_users, count), np.int32) + 1)
     basis = Basis(catalogue, titles_of(catalogue), timely)
     log = catalogue.log
     return UserSource(held, basis, length=length, exclude_seen=exclude_seen, place=log.place, fingerprint=f"{log.digest}-shown")

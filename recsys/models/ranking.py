@@ -58,9 +58,10 @@ class RankingModel(keras.Model):
         self.item_vectors: Any = None
         self.item_bias: Any = None
         if users:
-            self.user_vectors, self.user_bias = _ids(users, width, "user")
+            self.user_vectors, self.user_bias = _ids(users - new_users, width, "user")
         if items:
-            self.item_vectors, self.item_bias = _ids(items, width, "item")
+            self.item_vectors, self.item_bias = _ids(items - new_items, width, "item")
+        self.known = {"user": users - new_users, "item": items - new_items}
         self.kept = {of: KeptIds(count + 1, new, settings.id_dropout if new else 0.0, name=f"kept_{of}s")
                      for of, count, new in (("user", users, new_users), ("item", items, new_items))}
         self.stores = {
@@ -73,7 +74,7 @@ class RankingModel(keras.Model):
         self.history: Any = None
         if settings.history:
             self.history = HistoryStore(users, events, HISTORY_VALUES, name="history")
-            self.query, self.key, self.value = (by_number(items + 1, width, name) for name in ("query", "key", "value"))
+            self.query, self.key, self.value = (by_number(self.known["item"] + 1, width, name) for name in ("query", "key", "value"))
             self.query_features, self.key_features = (
                 FeatureVectors(self.item_facts, width, name=f"{name}_features") for name in ("query", "key")
             )
@@ -93,8 +94,9 @@ class RankingModel(keras.Model):
             if table is None:
                 continue
             kept[of] = self.kept[of](inputs[of], training=training)
-            vectors.append(tf.cast(table(inputs[of]), self.compute_dtype) * tf.cast(kept[of], self.compute_dtype)[:, None])
-            total += tf.cast(bias(inputs[of]), tf.float32)[:, 0] * kept[of]
+            some = tf.minimum(inputs[of], self.known[of])  # what stands for a new one does not count
+            vectors.append(tf.cast(table(some), self.compute_dtype) * tf.cast(kept[of], self.compute_dtype)[:, None])
+            total += tf.cast(bias(some), tf.float32)[:, 0] * kept[of]
             if of in self.stores:
                 values |= self.stores[of](inputs[of])
         more, numbers = self.features(values)
@@ -138,7 +140,8 @@ class RankingModel(keras.Model):
         residual = tf.where(there, tf.gather(tf.convert_to_tensor(store.values["residual"]), places), 0.0)
         lag = tf.abs(now[:, None] - tf.gather(times, places))
         age = tf.math.log1p(tf.cast(tf.zeros_like(lag) if self.timeless else lag, tf.float32))
-        query = tf.cast(self.query(inputs["item"]), self.compute_dtype) * kept + self._features_of(self.query_features, inputs["item"])
+        query = tf.cast(self.query(tf.minimum(inputs["item"], self.known["item"])), self.compute_dtype) * kept
+        query += self._features_of(self.query_features, inputs["item"])
         keys = tf.cast(self.key(items), self.compute_dtype) + self._features_of(self.key_features, items)
         scores = tf.cast(tf.einsum("bw,blw->bl", query, keys), tf.float32) + tf.cast(self.age, tf.float32) * age
         scores = tf.where(there, scores, -1e9)

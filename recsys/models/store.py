@@ -279,7 +279,7 @@ class EntityVectors(keras.layers.Layer):
     Of some columns alone say what they are like, see `KeptIds`.
 
     Args:
-        count: with the unknown one; the last `new` are not in train.
+        count: with the unknown one; the last `new` are not in train, and have columns alone.
         store: of their columns, or None; facts: of these.
         own: whether they have vectors of their own; bias: whether biases.
         deviation, column_deviation: of their own vectors, and of what columns add, at first.
@@ -290,9 +290,9 @@ class EntityVectors(keras.layers.Layer):
                  own: bool = True, bias: bool = False, id_dropout: float = 0.0, deviation: float, column_deviation: float = 0.05,
                  sparse: bool = True, **options: Any):
         super().__init__(**options)
-        self.count, self.store = count, store
-        self.own = by_number(count, width, f"{self.name}_vectors", initializer=small(deviation), sparse=sparse) if own else None
-        self.bias = by_number(count, 1, f"{self.name}_bias", initializer="zeros", sparse=sparse) if bias else None
+        self.count, self.known, self.store = count, count - new, store
+        self.own = by_number(self.known, width, f"{self.name}_vectors", initializer=small(deviation), sparse=sparse) if own else None
+        self.bias = by_number(self.known, 1, f"{self.name}_bias", initializer="zeros", sparse=sparse) if bias else None
         if store is not None:
             self.columns = FeatureVectors(facts, width, deviation=column_deviation, name="columns")
             start = small(column_deviation)
@@ -311,8 +311,9 @@ class EntityVectors(keras.layers.Layer):
     def call(self, numbers: tf.Tensor, training: bool = False, columns: Mapping[str, tf.Tensor] | None = None,
              kept: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor | None]:
         """`columns`: name -> values, in place of the stored ones; `kept`: what `kept` gives, where it was drawn already."""
-        own = tf.cast(self.own(numbers), self.compute_dtype) if self.own is not None else None
-        bias = tf.cast(self.bias(numbers)[..., 0], tf.float32) if self.bias is not None else None
+        some = tf.minimum(numbers, self.known - 1)  # what stands for a new one does not count
+        own = tf.cast(self.own(some), self.compute_dtype) if self.own is not None else None
+        bias = tf.cast(self.bias(some)[..., 0], tf.float32) if self.bias is not None else None
         if self.store is None:
             return own, bias
         places = numbers.shape.num_elements() or (SPARSE_FROM if numbers.shape.rank > 1 else 0)

@@ -10,6 +10,9 @@ ID_DROPOUT = (
     "where data.items or data.users have some that train does not have, and columns that say what these are like: items and users that a "
     "training step knows by their columns alone (DropoutNet, Volkovs et al. 2017); 0: what train does not have is unknown"
 )
+# what a model knows by its columns alone, too
+BY_COLUMNS = property(lambda self: ("item", "user") if self.id_dropout else ())
+ITEMS_BY_COLUMNS = property(lambda self: ("item",) if self.id_dropout else ())
 LENGTH = "latest items of a history that count"
 TIED = "the vectors of the items of a history are those by which answers are scored, too"
 TASTE = (
@@ -21,9 +24,13 @@ TASTE = (
 class SampledSoftmax(Section):
     """The loss over all items or over a sample of them."""
 
-    name: Literal["full", "sampled"] = setting("full", "softmax over all items, or over the positive one and sampled others")
-    negatives: int = setting(1000, "sampled: items drawn for each step, shared by the batch", unit="items", ge=1)
-    power: float = setting(0.5, "sampled: items are drawn by their frequency in train to this power; 0: uniformly", ge=0.0, le=1.0)
+    name: Literal["full", "sampled", "gbce"] = setting(
+        "full", "full: softmax over all items; sampled: over the positive one and some that are drawn; gbce: generalised binary "
+        "cross-entropy of these (gSASRec, Petrov and Macdonald 2023, arXiv:2308.07192)"
+    )
+    negatives: int = setting(1000, "sampled, gbce: items drawn for each step, shared by the batch", unit="items", ge=1)
+    power: float = setting(0.5, "sampled, gbce: items are drawn by their frequency in train to this power; 0: uniformly", ge=0.0, le=1.0)
+    calibration: float = setting(0.75, "gbce: 1 makes up for how few items are drawn, 0 is plain binary cross-entropy", ge=0.0, le=1.0)
 
 
 SEQUENTIAL_MODELS, RETRIEVAL_MODELS, RANKING_MODELS = Variants(), Variants(), Variants()
@@ -40,11 +47,7 @@ class OfHistory(Section):
     tied: bool = setting(True, TIED)
     taste: bool = setting(False, TASTE)
     id_dropout: Share = setting(0.1, ID_DROPOUT, unit="share")
-
-    @property
-    def described(self) -> tuple[str, ...]:
-        """What is known by its columns alone, too."""
-        return ("item",) if self.id_dropout else ()
+    described = ITEMS_BY_COLUMNS
 
 
 @SEQUENTIAL_MODELS.register("recsys.models.sequential:SasrecModel")
@@ -88,11 +91,7 @@ class Towers(Section):
     normalise: bool = setting(True, "vectors of both towers have length 1")
     popularity: bool = setting(True, "a bias for each item, which learns how popular it is")
     id_dropout: Share = setting(0.1, ID_DROPOUT, unit="share")
-
-    @property
-    def described(self) -> tuple[str, ...]:
-        """What is known by its columns alone, too."""
-        return ("item", "user") if self.id_dropout else ()
+    described = BY_COLUMNS
 
 
 class ClosedForm(Section):
@@ -173,11 +172,7 @@ class Dcn(Section):
     dropout: Share = setting(0.2, "dropout in the deep part and on embeddings", unit="share")
     history: int = setting(0, "attend to this many earlier ratings of the user (needs user, item and rating); 0: none", unit="items", ge=0)
     id_dropout: Share = setting(0.2, ID_DROPOUT, unit="share")
-
-    @property
-    def described(self) -> tuple[str, ...]:
-        """What is known by its columns alone, too."""
-        return ("item", "user") if self.id_dropout else ()
+    described = BY_COLUMNS
 
 
 @RANKING_MODELS.register("recsys.models.ranking:DlrmModel")
@@ -191,11 +186,7 @@ class Dlrm(Section):
     dropout: Share = setting(0.2, "dropout in the top network and on embeddings", unit="share")
     history: int = setting(0, "attend to this many earlier ratings of the user (needs user, item and rating); 0: none", unit="items", ge=0)
     id_dropout: Share = setting(0.2, ID_DROPOUT, unit="share")
-
-    @property
-    def described(self) -> tuple[str, ...]:
-        """What is known by its columns alone, too."""
-        return ("item", "user") if self.id_dropout else ()
+    described = BY_COLUMNS
 
 
 @RANKING_MODELS.register("recsys.models.closed_form:FactorsModel")

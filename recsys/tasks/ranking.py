@@ -152,7 +152,7 @@ class RankingTask(FittedAtOnce):
         if not self.input.clicks and model.user_bias is not None and model.item_bias is not None:
             for layer, values in ((model.user_bias, fitted.user), (model.item_bias, fitted.item)):
                 weight = layer.variable if isinstance(layer, Table) else layer.embeddings
-                weight.assign((values[:, None] / model.scale).astype(np.float32))
+                weight.assign((values[: weight.shape[0], None] / model.scale).astype(np.float32))  # new ones have none
         if model.history is not None:
             histories = self.input.histories
             users = np.repeat(np.arange(len(histories.offsets) - 1), histories.counts())

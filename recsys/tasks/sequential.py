@@ -132,7 +132,7 @@ class Windows(Histories):
         positive = tf.where(follows, positive, 0)
         inputs, targets = {"history": history, "positive": positive}, {"positive": positive}
         inputs |= {name: examples[name][:, :-1] for name in ("segment", "back") if name in examples}
-        if self.experiment.loss.name == "sampled":
+        if self.experiment.loss.name != "full":
             drawn = self._sampler.draw(self.experiment.loss.negatives, seed if seed is not None else tf.constant(NO_SEED))
             inputs["negatives"] = targets["negatives"] = drawn
             targets["expected"] = self._sampler.log_share(drawn) + float(np.log(self.experiment.loss.negatives))
@@ -140,7 +140,7 @@ class Windows(Histories):
 
 
 class NextItems(Lists):
-    """Learned by a softmax over all items, or over some that are drawn."""
+    """Learned by a softmax over all items, or over some that are drawn, or by binary cross-entropy of these."""
 
     experiment: Sequential
 
@@ -148,7 +148,7 @@ class NextItems(Lists):
         """-log softmax of the true next item, nats, summed over a window and divided by the targets of the average window.
 
         Sampled: over the true item and the drawn ones, each of these less the logarithm of how often it is drawn on average
-        (Bengio and Senécal 2003; Jean et al. 2015); draws of the true item are left out.
+        (Bengio and Senécal 2003; Jean et al. 2015); draws of the true item are left out. For gbce see `generalised`.
         """
         if "loss" in outputs:
             return outputs["loss"]
@@ -160,11 +160,25 @@ class NextItems(Lists):
         else:
             own = tf.cast(tf.reduce_sum(hidden * outputs["positive_vectors"], -1), tf.float32) + outputs["positive_bias"]
             others = tf.cast(tf.einsum("blw,sw->bls", hidden, outputs["negatives_vectors"]), tf.float32)
-            others += outputs["negatives_bias"] - targets["expected"]
-            others = tf.where(targets["negatives"][None, None, :] == positive[:, :, None], -1e9, others)
-            lost = tf.reduce_logsumexp(tf.concat([own[..., None], others], -1), -1) - own
+            others += outputs["negatives_bias"]
+            same = targets["negatives"][None, None, :] == positive[:, :, None]
+            if self.experiment.loss.name == "gbce":
+                lost = self.generalised(own, tf.where(same, -1e9, others))
+            else:
+                others = tf.where(same, -1e9, others - targets["expected"])
+                lost = tf.reduce_logsumexp(tf.concat([own[..., None], others], -1), -1) - own
         counted = tf.cast(positive > 0, tf.float32)
         return tf.reduce_sum(lost * counted, -1) / float(self.facts["targets_per_window"])
+
+    def generalised(self, own: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
+        """Mean of -log p(own)^b and -log(1 - p) of the k `others` [..., k], where p are the logistic functions of scores, nats, [...].
+
+        With a = k / (items - 1), the share that is drawn, and the calibration t, b = a (t (1 - 1/a) + 1/a) = 1 - t (1 - a) (Petrov and
+        Macdonald 2023).
+        """
+        settings, items = self.experiment.loss, len(self.facts["item_ids"]) - self.facts.get("new_items", 0)
+        power = 1.0 - settings.calibration * (1.0 - min(1.0, settings.negatives / max(1, items - 1)))
+        return (power * tf.math.softplus(-own) + tf.reduce_sum(tf.math.softplus(others), -1)) / (settings.negatives + 1.0)
 
 
 class SequentialTask(ListTask):
@@ -175,7 +189,7 @@ class SequentialTask(ListTask):
     experiment: Sequential
 
     def build(self, options: dict[str, Any]) -> SequentialModel:
-        sampled, features = self.experiment.loss.name == "sampled", list(self.facts["features"].values())
+        sampled, features = self.experiment.loss.name != "full", list(self.facts["features"].values())
         model: SequentialModel = SEQUENTIAL_MODELS.build(self.experiment.model, sampled=sampled, features=features, **options)
         nothing = tf.zeros([1, self.input.history_length], tf.int32)
         model({"history": nothing, "positive": nothing, "negatives": nothing[0]})

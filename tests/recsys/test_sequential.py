@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from recsys.models.sequential import SequentialModel
-from recsys.settings import SEQUENTIAL_MODELS, Gru, Hstu, Sasrec
-from recsys.tasks.sequential import Windows, WindowSource, pack
+from recsys.settings import SEQUENTIAL_MODELS, Gru, Hstu, SampledSoftmax, Sasrec
+from recsys.tasks.sequential import NextItems, Windows, WindowSource, pack
 
 
 def made(name: str, taste: bool) -> SequentialModel:
@@ -126,3 +126,17 @@ def test_features_of_items_add_to_their_vectors(tied):
     drama, war = model.answers.columns.layers[1].embeddings.numpy()[1:]
     np.testing.assert_allclose((told - bare)[2], (drama + war) / 2, atol=1e-6)
     assert (model.answers is model.vectors) == tied
+
+
+def test_generalised_cross_entropy_is_that_of_its_probabilities():
+    rng = np.random.default_rng(0)
+    own, others = rng.normal(size=(2, 3)), rng.normal(size=(2, 3, 4))
+    for calibration, power in ((0.0, 1.0), (1.0, 4 / 10), (0.75, 1 - 0.75 * 0.6)):
+        settings = SampledSoftmax(name="gbce", negatives=4, calibration=calibration)
+        output = SimpleNamespace(experiment=SimpleNamespace(loss=settings), facts={"item_ids": list(range(13)), "new_items": 2})
+        probability, missed = 1 / (1 + np.exp(-own)), 1 / (1 + np.exp(-others))
+        wanted = -(np.log(probability**power) + np.log(1 - missed).sum(-1)) / 5
+        found = NextItems.generalised(output, tf.constant(own), tf.constant(others))
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    lost = NextItems.generalised(output, tf.constant([200.0, -200.0]), tf.fill([2, 4], -1e9)).numpy()  # -1e9: a draw of the true item
+    assert lost[0] == 0.0 and 0 < lost[1] < 100

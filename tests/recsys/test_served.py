@@ -134,7 +134,8 @@ def test_the_ratings_nearest_in_time_are_taken():
     model.history.places = lambda start, stop, length: taken.append(int(stop[0])) or plain(start, stop, length)
     one = tf.constant([1])
     for time, code in ((-5, AROUND), (45, AROUND), (99, AROUND), (45, BEFORE), (45, ALL)):
-        model._history({"user": one, "item": one, "time": tf.constant([time], tf.int64), "at": tf.constant([code], tf.int64)})
+        at = {"time": tf.constant([time], tf.int64), "at": tf.constant([code], tf.int64)}
+        model._history({"user": one, "item": one, **at}, tf.ones([1, 1]))
     assert taken == [4, 7, 10, 5, 10]
 
 
