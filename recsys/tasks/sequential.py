@@ -171,14 +171,16 @@ class NextItems(Lists):
         return tf.reduce_sum(lost * counted, -1) / float(self.facts["targets_per_window"])
 
     def generalised(self, own: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
-        """Mean of -log p(own)^b and -log(1 - p) of the k `others` [..., k], where p are the logistic functions of scores, nats, [...].
+        """Sum of -log p(own)^b and -log(1 - p) of the k `others` [..., k], nats, [...].
 
         With a = k / (items - 1), the share that is drawn, and the calibration t, b = a (t (1 - 1/a) + 1/a) = 1 - t (1 - a) (Petrov and
-        Macdonald 2023).
+        Macdonald 2023). p is the logistic function of a score plus log(b / k), by which a score of 0 says nothing: else a network first has
+        to learn for long that nearly everything is improbable.
         """
         settings, items = self.experiment.loss, len(self.facts["item_ids"]) - self.facts.get("new_items", 0)
         power = 1.0 - settings.calibration * (1.0 - min(1.0, settings.negatives / max(1, items - 1)))
-        return (power * tf.math.softplus(-own) + tf.reduce_sum(tf.math.softplus(others), -1)) / (settings.negatives + 1.0)
+        level = float(np.log(power / settings.negatives))
+        return power * tf.math.softplus(-own - level) + tf.reduce_sum(tf.math.softplus(others + level), -1)
 
 
 class SequentialTask(ListTask):
