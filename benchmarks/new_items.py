@@ -8,11 +8,10 @@ tenth is in validation alone, and each user's last train event, too. The peer is
 """
 
 import argparse
-import csv
 import random
 import tempfile
-from pathlib import Path
 
+from benchmarks.next_items import read, written
 from benchmarks.product import machine, train
 
 MODELS = {
@@ -23,8 +22,7 @@ MODELS = {
 
 def held_out(log: str, folder: str) -> str:
     """The log with all events of a tenth of the items in test, of another tenth in validation, and each user's last train event, too."""
-    with open(log, newline="", encoding="utf-8") as file:
-        rows = sorted(csv.DictReader(file), key=lambda row: int(row["order"]))
+    rows = read(log)
     items = sorted({row["item_id"] for row in rows})
     random.Random(0).shuffle(items)
     tenth = len(items) // 10
@@ -36,12 +34,7 @@ def held_out(log: str, folder: str) -> str:
             last[row["user_id"]] = row
     for row in last.values():
         row["split"] = "validation"
-    path = Path(folder) / "log.csv"
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
-    return str(path)
+    return written(rows, folder)
 
 
 def compare(log: str, items: str, columns: list[str], models: list[str]) -> None:

@@ -16,10 +16,25 @@ from pathlib import Path
 from benchmarks.product import machine, peer, train
 
 
+def read(log: str) -> list[dict[str, str]]:
+    """The rows of a log, in order."""
+    with open(log, newline="", encoding="utf-8") as file:
+        return sorted(csv.DictReader(file), key=lambda row: int(row["order"]))
+
+
+def written(rows: list[dict[str, str]], folder: str) -> str:
+    """The path of a log with these rows."""
+    path = Path(folder) / "log.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    return str(path)
+
+
 def whole(log: str, folder: str) -> str:
     """The train events of the log alone: each user's last is test, and of every third user the last but one validation."""
-    with open(log, newline="", encoding="utf-8") as file:
-        rows = sorted((row for row in csv.DictReader(file) if row["split"] == "train"), key=lambda row: int(row["order"]))
+    rows = [row for row in read(log) if row["split"] == "train"]
     places: dict[str, list[int]] = {}
     for place, row in enumerate(rows):
         places.setdefault(row["user_id"], []).append(place)
@@ -27,12 +42,7 @@ def whole(log: str, folder: str) -> str:
         rows[mine[-1]]["split"] = "test"
         if number % 3 == 0 and len(mine) > 2:
             rows[mine[-2]]["split"] = "validation"
-    path = Path(folder) / "whole.csv"
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
-    return str(path)
+    return written(rows, folder)
 
 
 def compare(log: str, epochs: int | None, peers: list[str]) -> None:
