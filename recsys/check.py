@@ -13,7 +13,7 @@ from recsys.data.features import unused
 from recsys.data.log import Log
 from recsys.data.protocol import NAMES, TEST, TRAIN, VALIDATION, repeating, when
 from recsys.data.sources import read_log
-from recsys.data.splits import load, repetitions_of
+from recsys.data.splits import described_of, load, repetitions_of
 from recsys.metrics.off_policy import UNLIKE
 from recsys.settings import InteractionData, LoggedData
 
@@ -44,7 +44,7 @@ def check_interactions(experiment: Experiment, progress: Callable[[int, int], No
     if isinstance(data, LoggedData):
         findings += _logged(log)
     catalogue, notes = load(lenient, repetitions=repetitions_of(experiment),
-                            described=getattr(experiment.model, "described", ()))  # type: ignore[attr-defined]
+                            described=described_of(experiment))
     findings += _cold(catalogue.items, catalogue.users, catalogue.parts, catalogue.log)
     findings += _leaks(catalogue.log, catalogue.parts, data)
     findings += [Finding("note", text) for text in (notes[0], *catalogue.said_of_new())]

@@ -61,6 +61,11 @@ def repetitions_of(experiment: Experiment) -> Repetitions:
     return "left out" if getattr(experiment.evaluate, "exclude_seen", True) else "judged once"
 
 
+def described_of(experiment: Experiment) -> Collection[str]:
+    """"item", "user": what the experiment's model knows by its columns alone, too."""
+    return getattr(experiment.model, "described", ())  # type: ignore[attr-defined]
+
+
 def _positive(log: Log, data: ImplicitData, notes: list[str]) -> Log:
     if data.positive_from is None:
         notes.append("Every interaction counts as positive")

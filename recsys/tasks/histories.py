@@ -76,7 +76,7 @@ class Histories(Interactions):
     def splits(self) -> Splits:
         settings = self.experiment
         catalogue, notes = splits.load(settings.data, self.facts or None, repetitions=splits.repetitions_of(settings),
-                                       described=settings.model.described)
+                                       described=splits.described_of(settings))
         log = catalogue.log
         if catalogue.user_ids is None or catalogue.item_ids is None or not len(catalogue.item_ids):
             raise DataError(f"{log.place}: recommending needs users and items (data.user_key, data.item_key)")

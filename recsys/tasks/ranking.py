@@ -114,7 +114,7 @@ class RankingTask(FittedAtOnce):
         facts = self.facts
         label = facts["label"]["mean"]
         mean = float(np.log(label / (1 - label))) if self.input.clicks and 0 < label < 1 else label
-        new = {} if self.input.closed_form else {name: facts.get(name, 0) for name in ("new_users", "new_items")}
+        new = {name: facts[name] for name in ("new_users", "new_items") if facts.get(name)}
         model: keras.Model = RANKING_MODELS.build(
             self.experiment.model,
             users=len(facts.get("user_ids", ())),

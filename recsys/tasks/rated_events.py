@@ -80,7 +80,7 @@ class RatedEvents(Interactions):
     def splits(self) -> Splits:
         settings = self.experiment.data
         catalogue, notes = splits.load(settings, self.facts or None, repetitions=splits.repetitions_of(self.experiment),
-                                       described=self.experiment.model.described)
+                                       described=splits.described_of(self.experiment))
         log = catalogue.log
         if log.ratings is None:
             raise DataError(f"{log.place}: ranking needs the column of the rating or click (data.rating_key)")
