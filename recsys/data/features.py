@@ -195,7 +195,13 @@ def _in_train(log: Log, train: np.ndarray, of: str, data: InteractionData) -> np
     who, ids = (log.items, log.item_ids) if of == "item" else (log.users, log.user_ids)
     assert table is not None and who is not None and ids is not None
     there = set(map(str, ids.values[np.unique(who[train])].tolist()))
-    return np.array([value in there for value in values_of(table, str(key), f"{of}s", f"data.{of}_key")], bool)
+    values = values_of(table, str(key), f"{of}s", f"data.{of}_key")
+    found = np.array([value in there for value in values], bool)
+    if there and not found.any():
+        others = f"; the table has {values[0]!r} and others" if values else ""
+        raise DataError(f"{getattr(data, f'{of}s')}: no id in column {key} is one of train, such as {min(there)!r}{others}. Write ids in "
+                        f"both in the same way (data.{of}s)")
+    return found
 
 
 def _no_column(log: Log, name: str, data: InteractionData) -> NoReturn:

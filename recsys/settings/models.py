@@ -8,7 +8,8 @@ from recsys.settings.interactions import Count
 
 ID_DROPOUT = (
     "where data.items or data.users have some that train does not have, and columns that say what these are like: items and users that a "
-    "training step knows by their columns alone (DropoutNet, Volkovs et al. 2017); 0: what train does not have is unknown"
+    "training step knows by their columns alone (DropoutNet, Volkovs et al. 2017); of towers users wherever they have columns, since a "
+    "request may describe another; 0: what train does not have is unknown"
 )
 # what a model knows by its columns alone, too
 BY_COLUMNS = property(lambda self: ("item", "user") if self.id_dropout else ())

@@ -76,6 +76,12 @@ def test_what_the_model_does_not_know_by_columns_is_left_out(tmp_path):
     assert not made.new_items and made.new_users == 2
 
 
+def test_a_table_of_other_ids_is_said(tmp_path):
+    other = table(tmp_path, "item,genre\nA-1,fun\nB-2,sad\n", "others.csv")
+    with pytest.raises(DataError, match=r"others.csv: no id in column item is one of train, such as 'a'; the table has 'A-1' and others"):
+        loaded(tmp_path, items=str(other), title_key=None)
+
+
 def test_a_column_of_users_is_not_named_as_what_requests_say(tmp_path):
     users = table(tmp_path, "user,k\n7,1\n9,2\n12,3\n", "users.csv")
     known = experiment(table(tmp_path), "recsys.retrieval", data={"users": str(users), "numbers": ["k"]})
